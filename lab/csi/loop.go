@@ -1,0 +1,190 @@
+package csi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Loop devices are found by their backing file in sysfs, never from memory: what the kernel says stays true across a
+// crash of the driver.
+
+const (
+	loopMajor      = 7 // Documentation/admin-guide/devices.txt
+	attachAttempts = 50
+	// deletedSuffix is what the kernel appends to the path of a backing file that has been unlinked.
+	deletedSuffix = " (deleted)"
+)
+
+// loopDevice is one loop device that is in use.
+type loopDevice struct {
+	Path    string // for example /dev/loop3
+	Number  int
+	Backing string // the backing file as the kernel knows it
+}
+
+// attachedLoops lists the loop devices that have a backing file.
+func attachedLoops() ([]loopDevice, error) {
+	names, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return nil, fmt.Errorf("list loop devices: %w", err)
+	}
+	var loops []loopDevice
+	for _, name := range names {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			continue // it was detached between the listing and the read
+		}
+		device := filepath.Base(filepath.Dir(filepath.Dir(name)))
+		number, err := strconv.Atoi(strings.TrimPrefix(device, "loop"))
+		if err != nil {
+			return nil, fmt.Errorf("read the number of loop device %q: %w", device, err)
+		}
+		loops = append(loops, loopDevice{Path: "/dev/" + device, Number: number, Backing: strings.TrimSuffix(string(raw), "\n")})
+	}
+	return loops, nil
+}
+
+// loopOf returns the loop device whose backing file is file; ok is false if there is none.
+func loopOf(file string) (device string, ok bool, err error) {
+	loops, err := attachedLoops()
+	if err != nil {
+		return "", false, err
+	}
+	for _, loop := range loops {
+		if loop.Backing == file {
+			return loop.Path, true, nil
+		}
+	}
+	return "", false, nil
+}
+
+// attachLoop puts a loop device in front of file, or returns the one that is there.
+func attachLoop(file string) (string, error) {
+	if device, ok, err := loopOf(file); err != nil || ok {
+		return device, err
+	}
+	backing, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return "", fmt.Errorf("open the volume's backing file: %w", err)
+	}
+	defer backing.Close() // the kernel holds its own reference
+	for range attachAttempts {
+		device, err := freeLoop()
+		if err != nil {
+			return "", err
+		}
+		err = configureLoop(device, backing)
+		if errors.Is(err, unix.EBUSY) {
+			continue // somebody else took it
+		}
+		if err != nil {
+			return "", fmt.Errorf("attach %s to %s: %w", device, file, err)
+		}
+		return device, nil
+	}
+	return "", fmt.Errorf("attach a loop device to %s: every free device was taken by somebody else, %d times in a row", file, attachAttempts)
+}
+
+// freeLoop returns the path of a loop device that nobody used a moment ago; the kernel makes one if need be.
+func freeLoop() (string, error) {
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return "", fmt.Errorf("ask for a free loop device: %w", err)
+	}
+	defer control.Close()
+	number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+	if err != nil {
+		return "", fmt.Errorf("ask for a free loop device: %w", err)
+	}
+	device := fmt.Sprintf("/dev/loop%d", number)
+	// A /dev that is not a devtmpfs has no node for a device that the kernel has just made.
+	err = unix.Mknod(device, unix.S_IFBLK|0o660, int(unix.Mkdev(loopMajor, uint32(number))))
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return "", fmt.Errorf("make the device node %s: %w", device, err)
+	}
+	return device, nil
+}
+
+func configureLoop(device string, backing *os.File) error {
+	loop, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer loop.Close()
+	config := unix.LoopConfig{Fd: uint32(backing.Fd())}
+	copy(config.Info.File_name[:len(config.Info.File_name)-1], backing.Name())
+	return unix.IoctlLoopConfigure(int(loop.Fd()), &config)
+}
+
+// detachLoop frees the device. A device that is still open goes when its last user closes it; a device that is free
+// already is no error.
+func detachLoop(device string) error {
+	return onLoop(device, func(fd int) error {
+		_, err := unix.IoctlRetInt(fd, unix.LOOP_CLR_FD)
+		if errors.Is(err, unix.ENXIO) {
+			return nil
+		}
+		return err
+	}, "detach")
+}
+
+// refreshLoop makes the device as large as its backing file has become.
+func refreshLoop(device string) error {
+	return onLoop(device, func(fd int) error {
+		_, err := unix.IoctlRetInt(fd, unix.LOOP_SET_CAPACITY)
+		return err
+	}, "resize")
+}
+
+func onLoop(device string, do func(fd int) error, what string) error {
+	loop, err := os.OpenFile(device, os.O_RDONLY, 0)
+	if err != nil {
+		return fmt.Errorf("%s loop device: %w", what, err)
+	}
+	defer loop.Close()
+	if err := do(int(loop.Fd())); err != nil {
+		return fmt.Errorf("%s loop device %s: %w", what, device, err)
+	}
+	return nil
+}
+
+// backingDevice returns the number of the loop device that lies below this one, or -1. The kubelet puts a loop device
+// of its own on every block volume, as a lock.
+func backingDevice(device string) (int, error) {
+	below := -1
+	err := onLoop(device, func(fd int) error {
+		info, err := unix.IoctlLoopGetStatus64(fd)
+		if errors.Is(err, unix.ENXIO) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if unix.Major(info.Rdevice) == loopMajor {
+			below = int(unix.Minor(info.Rdevice))
+		}
+		return nil
+	}, "inspect")
+	return below, err
+}
+
+// sizeOf returns the bytes of a block device or file.
+func sizeOf(path string) (int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("measure: %w", err)
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, fmt.Errorf("measure %s: %w", path, err)
+	}
+	return size, nil
+}
