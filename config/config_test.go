@@ -1,0 +1,99 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"vmdisk.io/vmdisk/config"
+)
+
+func TestTheInstallationHoldsWhatItShouldInTheOrderOfApplying(t *testing.T) {
+	crds, err := config.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := config.Manifests("registry.example/vmdisk:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		objects []*unstructured.Unstructured
+		want    []string
+	}{
+		"the kinds: VMDisk and the five that KubeVirt watches": {
+			objects: crds,
+			want: []string{
+				"CustomResourceDefinition cdiconfigs.cdi.kubevirt.io",
+				"CustomResourceDefinition cdis.cdi.kubevirt.io",
+				"CustomResourceDefinition datasources.cdi.kubevirt.io",
+				"CustomResourceDefinition datavolumes.cdi.kubevirt.io",
+				"CustomResourceDefinition storageprofiles.cdi.kubevirt.io",
+				"CustomResourceDefinition vmdisks.vmdisk.io",
+			},
+		},
+		"vmdisk's own objects, the namespace first and exactly one CDI object": {
+			objects: manifests,
+			want: []string{
+				"Namespace vmdisk",
+				"ServiceAccount vmdisk/vmdisk-controller",
+				"ClusterRole vmdisk-controller",
+				"ClusterRoleBinding vmdisk-controller",
+				"Role vmdisk/vmdisk-controller",
+				"RoleBinding vmdisk/vmdisk-controller",
+				"ClusterRole vmdisk.io:edit",
+				"ClusterRole vmdisk.io:view",
+				"ClusterRole cdi.kubevirt.io:admin",
+				"ClusterRole cdi.kubevirt.io:edit",
+				"ClusterRole cdi.kubevirt.io:view",
+				"ClusterRole cdi.kubevirt.io:config-reader",
+				"ClusterRoleBinding cdi.kubevirt.io:config-reader",
+				"Deployment vmdisk/vmdisk-controller",
+				"Service vmdisk/vmdisk-controller-metrics",
+				"CDI cdi",
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, names(test.objects)); diff != "" {
+				t.Errorf("objects (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheControllerAndItsWorkersRunTheImageThatWasAskedFor(t *testing.T) {
+	manifests, err := config.Manifests("registry.example/vmdisk:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range manifests {
+		if object.GetKind() != "Deployment" {
+			continue
+		}
+		containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+		if err != nil || len(containers) != 1 {
+			t.Fatalf("the deployment has containers %v (%v), want one", containers, err)
+		}
+		container := containers[0].(map[string]any)
+		if got := container["image"]; got != "registry.example/vmdisk:1" {
+			t.Errorf("the controller runs %v", got)
+		}
+		want := []any{"controller", "--worker-image=registry.example/vmdisk:1"}
+		if diff := cmp.Diff(want, container["args"]); diff != "" {
+			t.Errorf("arguments (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// names are the objects as "Kind namespace/name".
+func names(objects []*unstructured.Unstructured) []string {
+	var all []string
+	for _, o := range objects {
+		all = append(all, o.GetKind()+" "+strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))
+	}
+	return all
+}
