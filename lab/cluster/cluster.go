@@ -1,0 +1,111 @@
+// Package cluster runs a real two-node Kubernetes on one machine, as host processes: etcd, API server, controllers,
+// scheduler, kube-proxy, a NetworkPolicy firewall, two kubelets with a containerd each, a DNS for Services, and the CSI
+// sidecars with the lab's own driver. It is for tests and for the demo: it is quick to start, keeps nothing, and can
+// always be brought up again, whatever state an earlier run was left in. It must know nothing of vmdisk.
+//
+// Everything about a running cluster lies under one directory of the machine (Dir), never in a clone of the repository,
+// so that any clone finds, uses and cleans what another clone left behind. There is one lab per machine, because the
+// bridge, the addresses and the ports are fixed.
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+const (
+	defaultDir = "/var/lib/vmdisk-lab"
+
+	// envDir marks every process of a lab with the directory that it belongs to, so that strays are found even when
+	// their pid files are gone.
+	envDir = "VMDISK_LAB_DIR"
+
+	bridge      = "vmdisklab0"
+	podNetwork  = "10.77.0.0/16"
+	hostAddress = "10.77.0.1" // the bridge's: pods reach the API server and servers of the host here
+	serviceNet  = "10.96.0.0/16"
+	apiService  = "10.96.0.1"
+	dnsService  = "10.96.0.10"
+	domain      = "cluster.local"
+
+	etcdURL     = "http://127.0.0.1:12379"
+	etcdPeerURL = "http://127.0.0.1:12380"
+	apiPort     = "6443"
+)
+
+// HostAddress is an address of the host that every pod can reach, for servers that tests run outside of the cluster.
+const HostAddress = hostAddress
+
+// NodeNames are the lab's nodes.
+func NodeNames() []string { return []string{"node-a", "node-b"} }
+
+// Options says how a command of the lab talks and where it takes the sources from.
+type Options struct {
+	// Out receives one line per step; nil drops them.
+	Out io.Writer
+	// Source is the root of the clone whose sources are built; empty means the module around the working directory.
+	Source string
+}
+
+func (o Options) say(format string, args ...any) {
+	if o.Out != nil {
+		// A terminal that went away must not stop the lab: the error has no reader.
+		_, _ = fmt.Fprintf(o.Out, format+"\n", args...)
+	}
+}
+
+// Dir is the directory that holds everything of the lab: LAB_DIR, or /var/lib/vmdisk-lab.
+func Dir() string {
+	if dir := os.Getenv("LAB_DIR"); dir != "" {
+		return dir
+	}
+	return defaultDir
+}
+
+// BinDir holds the built programs: etcd, kube-apiserver and kubectl among them, so that controller-runtime's envtest can
+// take it as its BinaryAssetsDirectory.
+func BinDir() string { return filepath.Join(Dir(), "bin") }
+
+// Kubeconfig is the path of the administrator's kubeconfig; the file exists while a lab is up.
+func Kubeconfig() string { return filepath.Join(Dir(), "kubeconfig") }
+
+// KubeletDir is the kubelet's root directory on the named node.
+func KubeletDir(node string) string { return filepath.Join(Dir(), node, "kubelet") }
+
+// CSIDir is the state directory of the lab's CSI driver.
+func CSIDir() string { return filepath.Join(Dir(), "csi") }
+
+// Logs is the directory of the components' logs; the ones of the run before are in logs.old beside it.
+func Logs() string { return filepath.Join(Dir(), "logs") }
+
+// within is a path below the lab's directory.
+func within(parts ...string) string {
+	return filepath.Join(append([]string{Dir()}, parts...)...)
+}
+
+// lock makes the caller the only command that changes the lab, until it calls the returned function or ends.
+func lock(o Options) (unlock func(), err error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("the lab needs root (it mounts, makes network devices and runs containers): run it as root or with sudo -E")
+	}
+	if err := os.MkdirAll(Dir(), 0o755); err != nil {
+		return nil, fmt.Errorf("make the lab's directory: %w", err)
+	}
+	f, err := os.OpenFile(within("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lab's lock: %w", err)
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		o.say("waiting for another lab command to end (it holds %s)", f.Name())
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
+	}
+	return func() { _ = f.Close() }, nil // closing gives the lock back; nothing was written
+}
