@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,11 +18,11 @@ import (
 // nobody. It works on a state directory that is damaged, or gone. It refuses to pull the volumes from under a driver
 // process that still runs. Processes that hold a device open (a killed kubelet's containers, say) should be stopped
 // first; their devices go when the last of them ends.
-func Cleanup(stateDir string) error {
+func Cleanup(ctx context.Context, stateDir string) error {
 	if _, err := os.Stat(stateDir); errors.Is(err, fs.ErrNotExist) {
 		return cleanKernel(realPath(stateDir))
 	}
-	lock, err := lockStateDir(stateDir)
+	lock, err := lockStateDir(ctx, stateDir)
 	if err != nil {
 		return err
 	}

@@ -135,36 +135,6 @@ func removeTarget(target string) error {
 	return nil
 }
 
-const (
-	ext4MagicOffset = 1024 + 0x38 // superblock offset + s_magic (Documentation/filesystems/ext4/super.rst)
-	ext4Magic       = "\x53\xef"
-)
-
-// ensureExt4 makes a filesystem on the device unless it has one. Only ext4 counts as one: whatever else a fresh
-// volume holds, the pattern of a dirty one included, is nobody's data.
-func ensureExt4(device string) error {
-	magic := make([]byte, len(ext4Magic))
-	f, err := os.Open(device)
-	if err != nil {
-		return fmt.Errorf("look for a filesystem: %w", err)
-	}
-	defer f.Close()
-	if _, err := f.ReadAt(magic, ext4MagicOffset); err != nil {
-		return fmt.Errorf("look for a filesystem on %s: %w", device, err)
-	}
-	if string(magic) == ext4Magic {
-		return nil
-	}
-	// No blocks are reserved for root, as real drivers do it; tables stay unwritten, so that the backing file's
-	// allocated blocks are those of the data.
-	return command("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1", device)
-}
-
-// growExt4 makes the filesystem fill the device, mounted or not.
-func growExt4(device string) error {
-	return command("resize2fs", device)
-}
-
 // command runs a program that is expected to say what is wrong on its output.
 func command(name string, args ...string) error {
 	out, err := exec.Command(name, args...).CombinedOutput()

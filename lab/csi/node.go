@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
@@ -101,25 +100,13 @@ func mountFilesystem(device, target string, flags []string) error {
 	if err := unmountAll(target); err != nil {
 		return err
 	}
-	if err := ensureExt4(device); err != nil {
+	if err := prepareExt4(device); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(target, 0o750); err != nil {
 		return fmt.Errorf("make the mount point: %w", err)
 	}
-	// noinit_itable keeps the kernel from writing the inode tables behind the data's back.
-	arguments := []string{"-t", "ext4", "-o", "noinit_itable"}
-	for _, flag := range flags {
-		arguments = append(arguments, "-o", flag)
-	}
-	if err := command("mount", append(arguments, device, target)...); err != nil {
-		return err
-	}
-	if slices.Contains(flags, "ro") {
-		return nil
-	}
-	// The volume may have been grown while nobody had it mounted.
-	return growExt4(device)
+	return mountExt4(device, target, flags)
 }
 
 // NodeUnstageVolume unmounts, and frees the loop device once no node uses it.
@@ -246,7 +233,7 @@ func (n *node) NodeExpandVolume(_ context.Context, r *spec.NodeExpandVolumeReque
 		return nil, err
 	}
 	if mounted.FSType == "ext4" {
-		if err := growExt4(device); err != nil {
+		if err := growMounted(device, r.GetVolumeCapability().GetMount().GetMountFlags()); err != nil {
 			return nil, err
 		}
 	}

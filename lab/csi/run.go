@@ -26,7 +26,7 @@ func Run(ctx context.Context, config Config) error {
 	if err := config.Validate(); err != nil {
 		return fmt.Errorf("the driver's configuration is not usable: %w", err)
 	}
-	lock, err := lockStateDir(config.StateDir)
+	lock, err := lockStateDir(ctx, config.StateDir)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -57,7 +58,7 @@ func stateFile(stateDir string) string { return filepath.Join(stateDir, "state.j
 
 // lockStateDir makes this process the only one that uses the directory, until the returned file is closed or the
 // process ends.
-func lockStateDir(stateDir string) (*os.File, error) {
+func lockStateDir(ctx context.Context, stateDir string) (*os.File, error) {
 	if err := os.MkdirAll(stateDir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w", err)
 	}
@@ -65,15 +66,18 @@ func lockStateDir(stateDir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the state directory: %w", err)
 	}
-	for deadline := time.Now().Add(lockWait); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.After(lockWait); ; {
 		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return lock, nil
 		}
-		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(deadline) {
-			return nil, errors.Join(
-				fmt.Errorf("lock the state directory %s: %w: another driver process still uses it, stop that one first", stateDir, err),
-				lock.Close())
+		err = fmt.Errorf("lock the state directory %s: %w: another driver process still uses it, stop that one first", stateDir, err)
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-deadline:
+			return nil, errors.Join(err, lock.Close())
+		case <-ctx.Done():
+			return nil, errors.Join(err, lock.Close())
 		}
 	}
 }
