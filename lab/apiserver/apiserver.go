@@ -1,0 +1,68 @@
+// Package apiserver starts a real etcd and kube-apiserver for one test, with vmdisk's kinds and objects installed but no
+// node and no controller. It is for what only the real API server decides: validation rules, defaults, access, quotas.
+// It must know nothing of what vmdisk's controllers do.
+package apiserver
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"vmdisk.io/vmdisk/config"
+	"vmdisk.io/vmdisk/lab/cluster"
+	"vmdisk.io/vmdisk/lab/deploy"
+)
+
+// Start starts an API server and returns the administrator's access to it; the test's end stops it. The programs are the
+// lab's own. Where they are missing, Start builds them, which needs root and about a quarter of an hour.
+func Start(t testing.TB) *rest.Config {
+	t.Helper()
+	if missing := firstMissing(); missing != "" {
+		t.Logf("%s is not there: building the lab's programs (about a quarter of an hour the first time on a machine)", missing)
+		if err := cluster.Build(t.Context(), cluster.Options{Out: os.Stderr}); err != nil {
+			t.Fatalf("build the API server: %v", err)
+		}
+	}
+	environment := &envtest.Environment{
+		BinaryAssetsDirectory:    cluster.BinDir(),
+		ControlPlaneStartTimeout: 2 * time.Minute,
+		ControlPlaneStopTimeout:  time.Minute,
+	}
+	environment.ControlPlane.GetAPIServer().Configure().
+		// The rest is as in a cluster; without controllers nobody would make the accounts that this plugin waits for.
+		Set("disable-admission-plugins", "ServiceAccount")
+	environment.ControlPlane.Etcd = &envtest.Etcd{}
+	environment.ControlPlane.Etcd.Configure().Enable("unsafe-no-fsync")
+	access, err := environment.Start()
+	if err != nil {
+		t.Fatalf("start an API server from %s: %v", cluster.BinDir(), err)
+	}
+	t.Cleanup(func() {
+		if err := environment.Stop(); err != nil {
+			t.Errorf("stop the API server: %v", err)
+		}
+	})
+	access.QPS, access.Burst = 1000, 1000
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := deploy.Apply(ctx, access, config.DefaultImage); err != nil {
+		t.Fatalf("install vmdisk's kinds and objects: %v", err)
+	}
+	return access
+}
+
+// firstMissing is the path of a program that isn't built yet, or empty.
+func firstMissing() string {
+	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
+		path := filepath.Join(cluster.BinDir(), name)
+		if _, err := os.Stat(path); err != nil {
+			return path
+		}
+	}
+	return ""
+}
