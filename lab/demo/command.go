@@ -1,0 +1,59 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// lastLines is how many lines of a failed command's output its error repeats.
+const lastLines = 15
+
+// command is a program of the machine that is run to its end.
+type command struct {
+	name  string
+	args  []string
+	env   []string  // added to the caller's environment
+	stdin io.Reader // nil: nothing
+	echo  io.Writer // gets a copy of what the program says; nil: nobody
+}
+
+// run returns what the program printed on its standard output. Its error repeats the last lines of what the program
+// said, because "exit status 1" explains nothing.
+func (c command) run(ctx context.Context) (string, error) {
+	var stdout, all bytes.Buffer
+	cmd := exec.CommandContext(ctx, c.name, c.args...)
+	cmd.Env = append(os.Environ(), c.env...)
+	cmd.Stdin = c.stdin
+	shared := &lockedWriter{w: &all}
+	var echo io.Writer = shared
+	if c.echo != nil {
+		echo = io.MultiWriter(shared, c.echo)
+	}
+	cmd.Stdout = io.MultiWriter(&stdout, echo)
+	cmd.Stderr = echo
+	if err := cmd.Run(); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = errors.Join(err, cause)
+		}
+		return stdout.String(), fmt.Errorf("%s: %w; it said:\n%s", c.name, err, tail(all.String(), lastLines))
+	}
+	return stdout.String(), nil
+}
+
+// tail returns the last n lines of text, each indented.
+func tail(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\r\n"), "\n")
+	if len(lines) > n {
+		lines = lines[len(lines)-n:]
+	}
+	for i, line := range lines {
+		lines[i] = "    " + strings.TrimRight(line, "\r")
+	}
+	return strings.Join(lines, "\n")
+}
