@@ -1,0 +1,116 @@
+//go:build apiserver
+
+package api_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// who is somebody as the API server knows them.
+type who struct {
+	user   string
+	groups []string
+}
+
+func (s server) testAccess(t *testing.T) {
+	controller := who{
+		user:   "system:serviceaccount:vmdisk:vmdisk-controller",
+		groups: []string{"system:serviceaccounts", "system:serviceaccounts:vmdisk", "system:authenticated"},
+	}
+	editor, viewer := who{"editor", []string{"system:authenticated"}}, who{"viewer", []string{"system:authenticated"}}
+	stranger, nobody := who{"stranger", []string{"system:authenticated"}}, who{"system:anonymous", []string{"system:unauthenticated"}}
+	s.bind(t, editor, "cdi.kubevirt.io:edit", "vmdisk.io:edit")
+	s.bind(t, viewer, "cdi.kubevirt.io:view", "vmdisk.io:view")
+
+	in := func(namespace, verb, group, resource string) authorizationv1.ResourceAttributes {
+		return authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: group, Resource: resource}
+	}
+	of := func(a authorizationv1.ResourceAttributes, subresource string) authorizationv1.ResourceAttributes {
+		a.Subresource = subresource
+		return a
+	}
+	tests := map[string]struct {
+		who  who
+		does authorizationv1.ResourceAttributes
+		want bool
+	}{
+		"the controller watches VMDisks":                         {controller, in("", "watch", "vmdisk.io", "vmdisks"), true},
+		"the controller writes a VMDisk's status":                {controller, of(in("t", "patch", "vmdisk.io", "vmdisks"), "status"), true},
+		"the controller leaves a VMDisk's spec alone":            {controller, in("t", "patch", "vmdisk.io", "vmdisks"), false},
+		"the controller makes a DataVolume":                      {controller, in("t", "create", "cdi.kubevirt.io", "datavolumes"), true},
+		"the controller notes an attempt on a DataVolume":        {controller, in("t", "patch", "cdi.kubevirt.io", "datavolumes"), true},
+		"the controller writes a DataVolume's status":            {controller, of(in("t", "patch", "cdi.kubevirt.io", "datavolumes"), "status"), true},
+		"the controller makes a claim":                           {controller, in("t", "create", "", "persistentvolumeclaims"), true},
+		"the controller marks a claim":                           {controller, in("t", "patch", "", "persistentvolumeclaims"), true},
+		"the controller deletes no claim":                        {controller, in("t", "delete", "", "persistentvolumeclaims"), false},
+		"the controller touches no volume":                       {controller, in("", "patch", "", "persistentvolumes"), false},
+		"the controller makes a worker":                          {controller, in("t", "create", "", "pods"), true},
+		"the controller deletes a worker":                        {controller, in("t", "delete", "", "pods"), true},
+		"the controller reads a worker's log":                    {controller, of(in("t", "get", "", "pods"), "log"), true},
+		"the controller runs nothing in a pod":                   {controller, of(in("t", "create", "", "pods"), "exec"), false},
+		"the controller watches quotas":                          {controller, in("", "watch", "", "resourcequotas"), true},
+		"the controller watches limits":                          {controller, in("", "watch", "", "limitranges"), true},
+		"the controller watches events":                          {controller, in("", "watch", "", "events"), true},
+		"the controller publishes events":                        {controller, in("t", "create", "events.k8s.io", "events"), true},
+		"the controller watches classes":                         {controller, in("", "watch", "storage.k8s.io", "storageclasses"), true},
+		"the controller makes a StorageProfile":                  {controller, in("", "create", "cdi.kubevirt.io", "storageprofiles"), true},
+		"the controller keeps the CDIConfig":                     {controller, in("", "patch", "cdi.kubevirt.io", "cdiconfigs"), true},
+		"the controller reads the CDI object":                    {controller, in("", "get", "cdi.kubevirt.io", "cdis"), true},
+		"the controller does not write the CDI object":           {controller, in("", "patch", "cdi.kubevirt.io", "cdis"), false},
+		"the controller holds the lease":                         {controller, in("vmdisk", "update", "coordination.k8s.io", "leases"), true},
+		"the controller holds no lease elsewhere":                {controller, in("kube-system", "update", "coordination.k8s.io", "leases"), false},
+		"the controller reads no Secret of a tenant":             {controller, in("t", "get", "", "secrets"), false},
+		"the controller lists no Secrets":                        {controller, in("", "list", "", "secrets"), false},
+		"the controller reads no Secret of its own namespace":    {controller, in("vmdisk", "get", "", "secrets"), false},
+		"the controller reads no ConfigMap of a tenant":          {controller, in("t", "get", "", "configmaps"), false},
+		"the controller makes no token":                          {controller, of(in("t", "create", "", "serviceaccounts"), "token"), false},
+		"any user reads the CDIConfig":                           {stranger, in("", "get", "cdi.kubevirt.io", "cdiconfigs"), true},
+		"any user watches StorageProfiles":                       {stranger, in("", "watch", "cdi.kubevirt.io", "storageprofiles"), true},
+		"any user's rights end there":                            {stranger, in("", "patch", "cdi.kubevirt.io", "cdiconfigs"), false},
+		"no user reads the CDI object by default":                {stranger, in("", "list", "cdi.kubevirt.io", "cdis"), false},
+		"who is nobody reads nothing":                            {nobody, in("", "get", "cdi.kubevirt.io", "cdiconfigs"), false},
+		"an editor makes a VMDisk in their namespace":            {editor, in("default", "create", "vmdisk.io", "vmdisks"), true},
+		"an editor makes a DataVolume in their namespace":        {editor, in("default", "create", "cdi.kubevirt.io", "datavolumes"), true},
+		"an editor may let their disks be cloned":                {editor, of(in("default", "create", "cdi.kubevirt.io", "datavolumes"), "source"), true},
+		"an editor makes no VMDisk elsewhere":                    {editor, in("other", "create", "vmdisk.io", "vmdisks"), false},
+		"an editor does not write a VMDisk's status":             {editor, of(in("default", "patch", "vmdisk.io", "vmdisks"), "status"), false},
+		"a viewer sees VMDisks":                                  {viewer, in("default", "list", "vmdisk.io", "vmdisks"), true},
+		"a viewer sees DataVolumes":                              {viewer, in("default", "list", "cdi.kubevirt.io", "datavolumes"), true},
+		"a viewer makes no VMDisk":                               {viewer, in("default", "create", "vmdisk.io", "vmdisks"), false},
+		"a viewer makes no DataVolume":                           {viewer, in("default", "create", "cdi.kubevirt.io", "datavolumes"), false},
+		"a viewer can't clone: it would show the disk's content": {viewer, of(in("default", "create", "cdi.kubevirt.io", "datavolumes"), "source"), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: test.who.user, Groups: test.who.groups, ResourceAttributes: &test.does,
+			}}
+			if err := s.Create(t.Context(), review); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, review.Status.Allowed); diff != "" {
+				t.Errorf("allowed (-want +got):\n%s%s", diff, review.Status.Reason)
+			}
+		})
+	}
+}
+
+// bind gives somebody roles in the namespace default.
+func (s server) bind(t *testing.T, to who, roles ...string) {
+	t.Helper()
+	for _, role := range roles {
+		binding := &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: to.user + ":" + role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: to.user}},
+		}
+		if err := s.Create(t.Context(), binding); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
