@@ -1,0 +1,11 @@
+package v1alpha1
+
+// Keys that vmdisk writes for itself. CDI's are in package api/cdi.
+const (
+	// MemoryAnnotation on a DataVolume holds the little that can't be seen in the cluster: how earlier attempts ended.
+	MemoryAnnotation = "vmdisk.io/memory"
+	// OpticalAnnotation on a DataVolume, "true": present the disk as a CD-ROM.
+	OpticalAnnotation = "vm-disk.cozystack.io/optical"
+	// AttemptLabel on a worker: which attempt it is, from 1.
+	AttemptLabel = "vmdisk.io/attempt"
+)

@@ -1,0 +1,78 @@
+// Package action is the closed set of things that vmdisk does to a cluster, as values that a test can compare. Deciding
+// (package plan) makes them, package kube carries them out; nothing else writes.
+package action
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Object is any object of the API.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Action is one of Create, Delete, Annotate and Own. Each may be carried out twice without harm.
+type Action interface {
+	fmt.Stringer
+	isAction()
+}
+
+// Create makes an object. One that exists already is taken as made.
+type Create struct{ Object Object }
+
+// Delete deletes an object, if it still has the UID that it had when it was observed.
+type Delete struct{ Object Object }
+
+// Annotate sets annotations on an object, if it still has the UID that it had when it was observed.
+type Annotate struct {
+	Object      Object
+	Annotations map[string]string
+}
+
+// Own makes Owner the controller of an object that has none.
+type Own struct {
+	Object Object
+	Owner  metav1.OwnerReference
+}
+
+func (Create) isAction()   {}
+func (Delete) isAction()   {}
+func (Annotate) isAction() {}
+func (Own) isAction()      {}
+
+func (a Create) String() string   { return "create " + name(a.Object) }
+func (a Delete) String() string   { return "delete " + name(a.Object) }
+func (a Annotate) String() string { return "annotate " + name(a.Object) }
+func (a Own) String() string      { return "own " + name(a.Object) }
+
+func name(o Object) string {
+	return fmt.Sprintf("%s %s", o.GetObjectKind().GroupVersionKind().Kind, o.GetName())
+}
+
+// Refusal is the API server's no to an action: the request was understood and denied, and will be again until
+// something changes. Text is the server's own words.
+type Refusal struct {
+	Action Action
+	Text   string
+}
+
+// Event is one line of an object's story. Type is "Normal" or "Warning".
+type Event struct {
+	Type    string
+	Reason  string
+	Message string
+}
+
+// Decision is what a reconciler is to do: the actions in order, then the status, then the events.
+type Decision[Status any] struct {
+	Actions []Action
+	Status  Status
+	Events  []Event
+	// Again is when to look again although nothing has changed; 0: a change will wake us.
+	Again time.Duration
+}

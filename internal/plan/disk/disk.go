@@ -1,0 +1,253 @@
+// Package disk decides what a VMDisk needs: the DataVolume that makes it, and the status that rolls the DataVolume's up. It is pure, and
+// speaks nothing but the CDI API, so that it works whoever serves that API. docs/STATES.md tells its states in prose.
+package disk
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"vmdisk.io/vmdisk/api/cdi"
+	"vmdisk.io/vmdisk/api/v1alpha1"
+	"vmdisk.io/vmdisk/internal/action"
+)
+
+// World is what was seen of one VMDisk. What doesn't exist is nil.
+type World struct {
+	Disk *v1alpha1.VMDisk
+	// DataVolume and Claim have the disk's name, whoever owns them.
+	DataVolume *cdiv1.DataVolume
+	Claim      *corev1.PersistentVolumeClaim
+	// DefaultClass is the class of a disk that names none; empty: the cluster's own default.
+	DefaultClass string
+	// Refusal is set when the creation of the DataVolume was refused.
+	Refusal *action.Refusal
+}
+
+// Reasons of Ready.
+const (
+	Accepted          = "Accepted"
+	SourceNotServed   = "SourceNotServed"
+	DataVolumeExists  = "DataVolumeExists"
+	DataVolumeRefused = "DataVolumeRefused"
+	GrowthNotServed   = "GrowthNotServed"
+)
+
+// Reasons of WorkloadsReady.
+const (
+	Succeeded          = "Succeeded"
+	WaitingForConsumer = "WaitingForConsumer"
+	DataVolumeNotReady = "DataVolumeNotReady"
+)
+
+// refusedAgain is how long to wait before asking again for a DataVolume that was refused.
+const refusedAgain = 30 * time.Second
+
+// Plan decides what a VMDisk needs next.
+func Plan(w World, now time.Time) action.Decision[v1alpha1.VMDiskStatus] {
+	d := action.Decision[v1alpha1.VMDiskStatus]{Status: *w.Disk.Status.DeepCopy()}
+	ready, workloads := w.ready(), w.workloads()
+	if w.DataVolume == nil && ready.Reason == Accepted {
+		d.Actions = []action.Action{action.Create{Object: w.render()}}
+	}
+	if w.Refusal != nil {
+		d.Again = refusedAgain
+	}
+	d.Events = w.events(ready, workloads)
+	d.Status.ObservedGeneration = w.Disk.Generation
+	d.Status.Phase, d.Status.Progress, d.Status.DataVolume = "", "", ""
+	if w.DataVolume != nil && w.owned() {
+		d.Status.DataVolume = w.DataVolume.Name
+		d.Status.Phase = string(w.DataVolume.Status.Phase)
+		d.Status.Progress = string(w.DataVolume.Status.Progress)
+	}
+	d.Status.StorageClass = w.class()
+	if w.Disk.Spec.Storage != nil {
+		d.Status.Size = w.Disk.Spec.Storage.String()
+	}
+	for _, c := range []metav1.Condition{ready, workloads} {
+		c.ObservedGeneration = w.Disk.Generation
+		c.LastTransitionTime = metav1.Time{Time: now}
+		meta.SetStatusCondition(&d.Status.Conditions, c)
+	}
+	return d
+}
+
+func (w World) owned() bool { return metav1.IsControlledBy(w.DataVolume, w.Disk) }
+
+// ready speaks of the spec only.
+func (w World) ready() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
+	switch source := unserved(w.Disk.Spec.Source); {
+	case source != "":
+		c.Reason = SourceNotServed
+		c.Message = fmt.Sprintf("this version of vmdisk does not serve source.%s: use source.http, or no source for a blank disk", source)
+	case w.DataVolume != nil && !w.owned():
+		c.Reason = DataVolumeExists
+		c.Message = fmt.Sprintf("DataVolume %s exists already and is not this disk's: delete it, or choose another name for the disk", w.DataVolume.Name)
+	case w.Refusal != nil:
+		c.Reason = DataVolumeRefused
+		c.Message = "the API server refused the disk's DataVolume: " + w.Refusal.Text
+	case w.grown():
+		c.Reason = GrowthNotServed
+		c.Message = fmt.Sprintf("the disk was made with %s and stays so: this version of vmdisk does not grow disks", w.made())
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, Accepted
+		c.Message = fmt.Sprintf("the disk is made through DataVolume %s", w.Disk.Name)
+	}
+	return c
+}
+
+// unserved names the source's member that this version can't fill disks from.
+func unserved(s *v1alpha1.Source) string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Image != nil:
+		return "image"
+	case s.Upload != nil:
+		return "upload"
+	case s.Disk != nil:
+		return "disk"
+	default:
+		return ""
+	}
+}
+
+// made is the size that the DataVolume was made with.
+func (w World) made() string {
+	q := w.DataVolume.Spec.Storage.Resources.Requests[corev1.ResourceStorage]
+	return q.String()
+}
+
+func (w World) grown() bool {
+	if w.DataVolume == nil || w.DataVolume.Spec.Storage == nil || w.Disk.Spec.Storage == nil {
+		return false
+	}
+	return w.Disk.Spec.Storage.Cmp(w.DataVolume.Spec.Storage.Resources.Requests[corev1.ResourceStorage]) > 0
+}
+
+// workloads speaks of the bytes.
+func (w World) workloads() metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionWorkloadsReady, Status: metav1.ConditionFalse, Reason: DataVolumeNotReady}
+	if w.DataVolume == nil || !w.owned() {
+		c.Message = fmt.Sprintf("DataVolume %s is not there yet", w.Disk.Name)
+		if ready := w.ready(); ready.Status == metav1.ConditionFalse {
+			c.Message = ready.Message
+		}
+		return c
+	}
+	switch w.DataVolume.Status.Phase {
+	case cdiv1.Succeeded:
+		c.Status, c.Reason = metav1.ConditionTrue, Succeeded
+		c.Message = fmt.Sprintf("DataVolume %s is Succeeded: the disk holds its bytes", w.DataVolume.Name)
+	case cdiv1.WaitForFirstConsumer, cdiv1.PendingPopulation:
+		if w.immediate() {
+			c.Message = w.sentence()
+			break
+		}
+		c.Status, c.Reason = metav1.ConditionTrue, WaitingForConsumer
+		c.Message = fmt.Sprintf("DataVolume %s is %s: with bindImmediately off, the disk is filled when its virtual machine starts", w.DataVolume.Name, w.DataVolume.Status.Phase)
+	default:
+		c.Message = w.sentence()
+	}
+	return c
+}
+
+// sentence names the DataVolume and its phase, and what it waits for or the last error of its worker.
+func (w World) sentence() string {
+	dv := w.DataVolume
+	phase := string(dv.Status.Phase)
+	if phase == "" {
+		phase = "not started"
+	}
+	text := fmt.Sprintf("DataVolume %s is %s", dv.Name, phase)
+	if why := why(dv.Status.Conditions); why != "" {
+		text += ": " + why
+	}
+	return text
+}
+
+// why is the message that says most: the claim's, while it is not bound, else the worker's.
+func why(conditions []cdiv1.DataVolumeCondition) string {
+	var bound, running cdiv1.DataVolumeCondition
+	for _, c := range conditions {
+		switch c.Type {
+		case cdiv1.DataVolumeBound:
+			bound = c
+		case cdiv1.DataVolumeRunning:
+			running = c
+		}
+	}
+	if running.Message != "" {
+		return running.Message
+	}
+	if bound.Status != corev1.ConditionTrue {
+		return bound.Message
+	}
+	return ""
+}
+
+// class is the class that the disk lives in, or is to live in.
+func (w World) class() string {
+	switch {
+	case w.Claim != nil && w.Claim.Spec.StorageClassName != nil:
+		return *w.Claim.Spec.StorageClassName
+	case w.Disk.Spec.StorageClass != "":
+		return w.Disk.Spec.StorageClass
+	default:
+		return w.DefaultClass
+	}
+}
+
+func (w World) immediate() bool {
+	return w.Disk.Spec.BindImmediately == nil || *w.Disk.Spec.BindImmediately
+}
+
+// render is the DataVolume that makes the disk: the disk's name, owned by it. Volume mode and access modes are left to the class's profile.
+func (w World) render() *cdiv1.DataVolume {
+	disk := w.Disk
+	dv := &cdiv1.DataVolume{
+		TypeMeta: metav1.TypeMeta{APIVersion: cdiv1.SchemeGroupVersion.String(), Kind: "DataVolume"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       disk.Namespace,
+			Name:            disk.Name,
+			Labels:          maps.Clone(disk.Labels),
+			Annotations:     map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(disk, v1alpha1.GroupVersion.WithKind("VMDisk"))},
+		},
+		Spec: cdiv1.DataVolumeSpec{Source: source(disk.Spec.Source), Storage: &cdiv1.StorageSpec{}},
+	}
+	if w.immediate() {
+		dv.Annotations[cdi.BindImmediate] = "true"
+	}
+	if disk.Spec.Optical {
+		dv.Annotations[v1alpha1.OpticalAnnotation] = "true"
+	}
+	if disk.Spec.Storage != nil {
+		dv.Spec.Storage.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *disk.Spec.Storage}
+	}
+	if class := w.class(); class != "" {
+		dv.Spec.Storage.StorageClassName = &class
+	}
+	return dv
+}
+
+func source(s *v1alpha1.Source) *cdiv1.DataVolumeSource {
+	if s == nil || s.HTTP == nil {
+		return &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}
+	}
+	return &cdiv1.DataVolumeSource{HTTP: &cdiv1.DataVolumeSourceHTTP{
+		URL:                s.HTTP.URL,
+		Checksum:           s.HTTP.Checksum,
+		SecretRef:          s.HTTP.SecretRef,
+		CertConfigMap:      s.HTTP.CertConfigMap,
+		ExtraHeaders:       s.HTTP.ExtraHeaders,
+		SecretExtraHeaders: s.HTTP.SecretExtraHeaders,
+	}}
+}

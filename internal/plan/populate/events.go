@@ -1,0 +1,48 @@
+package populate
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"vmdisk.io/vmdisk/internal/action"
+)
+
+// changes tells in events what is different between two statuses: the phase, and how the claim is bound.
+func changes(name string, old, now cdiv1.DataVolumeStatus) []action.Event {
+	var events []action.Event
+	before, _ := find(old.Conditions, cdiv1.DataVolumeBound)
+	after, ok := find(now.Conditions, cdiv1.DataVolumeBound)
+	if ok && after.Reason != "" && before.Reason != after.Reason {
+		events = append(events, action.Event{Type: boundType(after.Reason), Reason: after.Reason, Message: after.Message})
+	}
+	if e, ok := phaseEvent(name, now.Phase); ok && old.Phase != now.Phase {
+		events = append(events, e)
+	}
+	return events
+}
+
+// boundType is Normal for the steps that every claim takes.
+func boundType(reason string) string {
+	switch reason {
+	case "Pending", "Bound", "NotFound":
+		return corev1.EventTypeNormal
+	default:
+		return corev1.EventTypeWarning
+	}
+}
+
+// phaseEvent is the event for a phase, with the CDI API's reasons and texts.
+func phaseEvent(claim string, phase cdiv1.DataVolumePhase) (action.Event, bool) {
+	texts := map[cdiv1.DataVolumePhase]action.Event{
+		cdiv1.ImportScheduled:  {Type: corev1.EventTypeNormal, Reason: "ImportScheduled", Message: fmt.Sprintf("Import into %s scheduled", claim)},
+		cdiv1.ImportInProgress: {Type: corev1.EventTypeNormal, Reason: "ImportInProgress", Message: fmt.Sprintf("Import into %s in progress", claim)},
+		cdiv1.Succeeded:        {Type: corev1.EventTypeNormal, Reason: "ImportSucceeded", Message: fmt.Sprintf("Successfully imported into PVC %s", claim)},
+		cdiv1.Failed:           {Type: corev1.EventTypeWarning, Reason: "ImportFailed", Message: fmt.Sprintf("Failed to import into PVC %s", claim)},
+		cdiv1.WaitForFirstConsumer: {Type: corev1.EventTypeNormal, Reason: "WaitForFirstConsumer",
+			Message: fmt.Sprintf("PVC %s waits for its first consumer", claim)},
+	}
+	e, ok := texts[phase]
+	return e, ok
+}

@@ -1,0 +1,85 @@
+package populate
+
+import (
+	"encoding/json"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"vmdisk.io/vmdisk/api/v1alpha1"
+	"vmdisk.io/vmdisk/internal/job"
+)
+
+// memoryVersion is the version of Memory's encoding.
+const memoryVersion = 1
+
+// Memory is what must be remembered of a DataVolume, since nothing in the cluster shows it any more. It speaks of one
+// claim; a new claim begins with an empty memory.
+type Memory struct {
+	Version int       `json:"version"`
+	Claim   types.UID `json:"claim"`
+	// Attempts have ended with a fault.
+	Attempts int32 `json:"attempts"`
+	// Pod was the last worker whose end is remembered.
+	Pod types.UID `json:"pod,omitempty"`
+	// Outcome, Reason and Message are how the last attempt ended.
+	Outcome job.Outcome `json:"outcome,omitempty"`
+	Reason  string      `json:"reason,omitempty"`
+	Message string      `json:"message,omitempty"`
+	// Next is when the next attempt is due.
+	Next *metav1.Time `json:"next,omitempty"`
+}
+
+// recall reads the memory of a claim. A memory of another claim, or one that can't be read, is empty: then the worst is one attempt too many.
+func recall(dv *cdiv1.DataVolume, claim types.UID) Memory {
+	var m Memory
+	err := json.Unmarshal([]byte(dv.Annotations[v1alpha1.MemoryAnnotation]), &m)
+	if err != nil || m.Version != memoryVersion || m.Claim != claim {
+		return Memory{Version: memoryVersion, Claim: claim}
+	}
+	return m
+}
+
+// encode is the memory as the annotation's value.
+func (m Memory) encode() string {
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // strings, integers and a time always encode
+	}
+	return string(b)
+}
+
+// after is the memory once a worker's end is known. An attempt without fault isn't counted, and the next follows at once.
+func (m Memory) after(pod types.UID, r job.Result, ended time.Time) Memory {
+	m.Pod, m.Outcome, m.Reason, m.Message, m.Next = pod, r.Outcome, r.Reason, r.Message, nil
+	if r.Outcome == job.Succeeded || r.Outcome == job.Interrupted {
+		return m
+	}
+	m.Attempts++
+	if r.Outcome != job.Refused {
+		wait := max(backoff(m.Attempts), time.Duration(r.RetryAfterSeconds)*time.Second)
+		m.Next = &metav1.Time{Time: ended.Add(wait).Truncate(time.Second)}
+	}
+	return m
+}
+
+// faulty says whether the last attempt ended with a fault.
+func (m Memory) faulty() bool {
+	return m.Attempts > 0 && m.Outcome != job.Succeeded
+}
+
+const (
+	shortestWait = 5 * time.Second
+	longestWait  = 5 * time.Minute
+)
+
+// backoff is the wait after the nth attempt: 5 s, doubled each time, at most 5 minutes.
+func backoff(n int32) time.Duration {
+	wait := shortestWait
+	for ; n > 1 && wait < longestWait; n-- {
+		wait *= 2
+	}
+	return min(wait, longestWait)
+}

@@ -1,0 +1,100 @@
+package populate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"vmdisk.io/vmdisk/api/cdi"
+	"vmdisk.io/vmdisk/internal/job"
+	"vmdisk.io/vmdisk/internal/plan/cause"
+	"vmdisk.io/vmdisk/internal/pod"
+)
+
+// endOf says how a worker ended, and when; false while there is none or it hasn't ended. A pod ends when its container has, so that
+// a container that may still write is never taken for gone.
+func endOf(worker *corev1.Pod, now time.Time) (job.Result, time.Time, bool) {
+	if worker == nil || worker.Status.Phase != corev1.PodSucceeded && worker.Status.Phase != corev1.PodFailed {
+		return job.Result{}, time.Time{}, false
+	}
+	status, ok := containerStatus(worker)
+	if !ok || status.State.Terminated == nil {
+		return unheard(worker), now, true
+	}
+	end := status.State.Terminated
+	ended := end.FinishedAt.Time
+	if ended.IsZero() {
+		ended = now
+	}
+	if r, ok := job.ParseResult(end.Message); ok {
+		return r, ended, true
+	}
+	return silent(worker, end), ended, true
+}
+
+// unheard is the end of a pod whose container never ran or left no trace: the node refused or lost it.
+func unheard(worker *corev1.Pod) job.Result {
+	reason, message := worker.Status.Reason, strings.TrimSpace(worker.Status.Message)
+	if reason == "Evicted" || worker.DeletionTimestamp != nil {
+		return job.Result{Outcome: job.Interrupted, Reason: reason, Message: message}
+	}
+	return job.Result{Outcome: job.TargetFailed, Reason: reason, Message: fmt.Sprintf("node %s did not run the worker: %s", worker.Spec.NodeName, message)}
+}
+
+// silent is the end of a container that left no result.
+func silent(worker *corev1.Pod, end *corev1.ContainerStateTerminated) job.Result {
+	switch {
+	case end.Reason == "OOMKilled":
+		limit := worker.Spec.Containers[0].Resources.Limits.Memory()
+		return job.Result{Outcome: job.Broken, Reason: end.Reason, Message: fmt.Sprintf(
+			"the worker needed more memory than its limit of %s: ask the administrator to raise podResourceRequirements in the CDI object's config", limit)}
+	case worker.DeletionTimestamp != nil || worker.Status.Reason == "Evicted":
+		return job.Result{Outcome: job.Interrupted, Reason: "Interrupted", Message: "the worker was told to stop"}
+	default:
+		return job.Result{Outcome: job.Broken, Reason: end.Reason, Message: fmt.Sprintf("the worker ended with exit code %d and said nothing", end.ExitCode)}
+	}
+}
+
+// containerStatus is the state of the worker's own container. Others may be in the pod: meshes and policies add them.
+func containerStatus(worker *corev1.Pod) (corev1.ContainerStatus, bool) {
+	i := slices.IndexFunc(worker.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == pod.Container })
+	if i < 0 {
+		return corev1.ContainerStatus{}, false
+	}
+	return worker.Status.ContainerStatuses[i], true
+}
+
+// hindrance is what keeps a worker from running; false while nothing does.
+func hindrance(worker *corev1.Pod, warnings []corev1.Event) (condition, bool) {
+	for _, c := range worker.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return condition{corev1.ConditionFalse, cdi.ReasonUnschedulable, "no node takes the worker: " + c.Message}, true
+		}
+	}
+	if s, ok := containerStatus(worker); ok && s.State.Waiting != nil {
+		switch wait := s.State.Waiting; wait.Reason {
+		case "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull":
+			return condition{corev1.ConditionFalse, cdi.ReasonImagePullFailed, "the node can't pull the worker's image: " + wait.Message}, true
+		case "", "ContainerCreating", "PodInitializing":
+		default:
+			return condition{corev1.ConditionFalse, wait.Reason, wait.Message}, true
+		}
+	}
+	if w, ok := lastWarning(warnings, string(worker.UID)); ok {
+		return condition{corev1.ConditionFalse, w.Reason, cause.Complaint(w.Reason, w.Message)}, true
+	}
+	return condition{}, false
+}
+
+// lastWarning is the newest Warning about an object.
+func lastWarning(warnings []corev1.Event, uid string) (corev1.Event, bool) {
+	for _, w := range slices.Backward(warnings) {
+		if string(w.InvolvedObject.UID) == uid {
+			return w, true
+		}
+	}
+	return corev1.Event{}, false
+}

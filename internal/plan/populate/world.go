@@ -1,0 +1,61 @@
+// Package populate decides what a DataVolume needs next. Its input is a World, everything that was seen of one DataVolume;
+// its output is a decision. docs/STATES.md tells in prose what the steps in steps.go decide.
+package populate
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"vmdisk.io/vmdisk/api/cdi"
+	"vmdisk.io/vmdisk/internal/action"
+	"vmdisk.io/vmdisk/internal/job"
+	"vmdisk.io/vmdisk/internal/plan/volume"
+	"vmdisk.io/vmdisk/internal/pod"
+)
+
+// World is what was seen of one DataVolume. What doesn't exist is nil.
+type World struct {
+	DataVolume *cdiv1.DataVolume
+	// Claim is the claim with the DataVolume's name, whoever owns it.
+	Claim *corev1.PersistentVolumeClaim
+	// Worker is the claim's worker pod.
+	Worker *corev1.Pod
+	// Warnings are the Warning events about the claim and the worker, the newest last.
+	Warnings []corev1.Event
+	// Progress is the last progress line of a running worker.
+	Progress *job.Progress
+	// Active is how many disks are being filled just now.
+	Active int
+	// Cluster holds the classes, their profiles and the configuration.
+	Cluster volume.Cluster
+	// Settings are the installation's settings for workers.
+	Settings pod.Settings
+	// Refusal is set when the first action of a decision was refused: then this is that decision's second look.
+	Refusal *action.Refusal
+}
+
+// owned says whether the DataVolume controls the claim.
+func (w World) owned() bool { return metav1.IsControlledBy(w.Claim, w.DataVolume) }
+
+// populated says whether the claim is known to hold the DataVolume's bytes.
+func (w World) populated() bool {
+	a := w.Claim.Annotations
+	return a[cdi.PopulatedFor] == w.DataVolume.Name || a[cdi.PodPhase] == string(corev1.PodSucceeded)
+}
+
+// adoptable says whether a claim that nobody controls may become the DataVolume's as it is.
+func (w World) adoptable() bool {
+	if metav1.GetControllerOf(w.Claim) != nil {
+		return false
+	}
+	a := w.DataVolume.Annotations
+	_, restored := a[cdi.PrePopulated]
+	return restored || a[cdi.AllowClaimAdoption] == "true" || w.Claim.Annotations[cdi.PopulatedFor] == w.DataVolume.Name
+}
+
+// immediate says whether the DataVolume asks not to wait for a consumer.
+func (w World) immediate() bool {
+	_, ok := w.DataVolume.Annotations[cdi.BindImmediate]
+	return ok
+}

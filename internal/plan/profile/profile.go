@@ -1,0 +1,77 @@
+// Package profile decides a StorageProfile's status: which modes a class's volumes have, from what the administrator
+// wrote and from what is known of its driver. It is pure.
+package profile
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"vmdisk.io/vmdisk/api/cdi"
+)
+
+// Reasons of the Recognized condition.
+const (
+	Recognized   = "RecognizedProvisioner"
+	Unrecognized = "UnrecognizedProvisioner"
+)
+
+// Status is the status of the profile of a class. What the profile's spec sets wins over what is known of the driver.
+func Status(profile *cdiv1.StorageProfile, class *storagev1.StorageClass, now metav1.Time) cdiv1.StorageProfileStatus {
+	known, recognized := drivers()[class.Provisioner]
+	status := *profile.Status.DeepCopy()
+	status.StorageClass = &class.Name
+	status.Provisioner = &class.Provisioner
+	status.ClaimPropertySets = profile.Spec.ClaimPropertySets
+	if len(status.ClaimPropertySets) == 0 {
+		status.ClaimPropertySets = known.sets()
+	}
+	status.CloneStrategy = strategy(profile, class, known)
+	status.DataImportCronSourceFormat = profile.Spec.DataImportCronSourceFormat
+	status.SnapshotClass = profile.Spec.SnapshotClass
+	status.Conditions = []cdiv1.StorageProfileCondition{condition(status.Conditions, class, recognized, len(profile.Spec.ClaimPropertySets) > 0, now)}
+	return status
+}
+
+// strategy is the wish for clones: the profile's, the class's, the driver's. Nil where nobody has one.
+func strategy(profile *cdiv1.StorageProfile, class *storagev1.StorageClass, known driver) *cdiv1.CDICloneStrategy {
+	if profile.Spec.CloneStrategy != nil {
+		return profile.Spec.CloneStrategy
+	}
+	switch s := cdiv1.CDICloneStrategy(class.Annotations[cdi.CloneStrategyAnnotation]); s {
+	case cdiv1.CloneStrategyHostAssisted, cdiv1.CloneStrategySnapshot, cdiv1.CloneStrategyCsiClone:
+		return &s
+	}
+	if known.clone != "" {
+		return &known.clone
+	}
+	return nil
+}
+
+func condition(old []cdiv1.StorageProfileCondition, class *storagev1.StorageClass, recognized, overridden bool, now metav1.Time) cdiv1.StorageProfileCondition {
+	c := cdiv1.StorageProfileCondition{Type: cdiv1.StorageProfileRecognized}
+	c.Status, c.Reason = corev1.ConditionTrue, Recognized
+	if !recognized {
+		c.Status, c.Reason = corev1.ConditionFalse, Unrecognized
+		c.Message = fmt.Sprintf("provisioner %s is not known to vmdisk, so disks get ReadWriteOnce and Filesystem: if it can do better, set claimPropertySets in this profile's spec", class.Provisioner)
+		if overridden {
+			c.Message = fmt.Sprintf("provisioner %s is not known to vmdisk; the claimPropertySets of this profile's spec are used", class.Provisioner)
+		}
+	}
+	c.LastTransitionTime, c.LastHeartbeatTime = now, now
+	for _, o := range old {
+		if o.Type != c.Type {
+			continue
+		}
+		if o.Status == c.Status {
+			c.LastTransitionTime = o.LastTransitionTime
+		}
+		if o.Status == c.Status && o.Reason == c.Reason && o.Message == c.Message {
+			c.LastHeartbeatTime = o.LastHeartbeatTime
+		}
+	}
+	return c
+}
