@@ -1,0 +1,84 @@
+// Package controllers is the table of contents of the control plane: it lists the controllers and gives each what it needs.
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"vmdisk.io/vmdisk/api/cdi"
+	"vmdisk.io/vmdisk/api/v1alpha1"
+	"vmdisk.io/vmdisk/internal/controllers/cdiconfig"
+	"vmdisk.io/vmdisk/internal/controllers/datavolume"
+	"vmdisk.io/vmdisk/internal/controllers/storageprofile"
+	"vmdisk.io/vmdisk/internal/controllers/vmdisk"
+	"vmdisk.io/vmdisk/internal/kube"
+	"vmdisk.io/vmdisk/internal/pod"
+)
+
+// Options are an installation's settings.
+type Options struct {
+	// Worker are the settings for worker pods.
+	Worker pod.Settings
+	// DefaultClass is the class of a VMDisk that names none; empty: the cluster's own default.
+	DefaultClass string
+}
+
+// Controller is one of the controllers.
+type Controller interface {
+	Setup(ctrl.Manager) error
+}
+
+// All are the controllers.
+func All(mgr ctrl.Manager, o Options) ([]Controller, error) {
+	pods, err := corev1client.NewForConfig(mgr.GetConfig())
+	if err != nil {
+		return nil, fmt.Errorf("make a client for logs: %w", err)
+	}
+	writer := kube.NewWriter(mgr.GetClient(), mgr.GetEventRecorder("vmdisk"))
+	reader := mgr.GetCache()
+	return []Controller{
+		&vmdisk.Reconciler{Reader: reader, Writer: writer, DefaultClass: o.DefaultClass, Now: time.Now},
+		&datavolume.Reconciler{Reader: reader, Writer: writer, Progress: datavolume.ReadProgress(pods), Settings: o.Worker, Now: time.Now},
+		&storageprofile.Reconciler{Reader: reader, Writer: writer, Now: time.Now},
+		&cdiconfig.Reconciler{Reader: reader, Writer: writer},
+	}, nil
+}
+
+// Scheme knows every type that the controllers speak of.
+func Scheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cdi.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("build scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// Cached says what the controllers keep in memory: of the pods only the workers, of the events only the warnings.
+func Cached() cache.Options {
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}:   {Label: workers()},
+			&corev1.Event{}: {Field: fields.OneTermEqualSelector("type", corev1.EventTypeWarning)},
+		},
+	}
+}
+
+// Index prepares the look-ups that the controllers make.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	return indexer.IndexField(ctx, &corev1.Event{}, datavolume.ByInvolvedUID, func(o client.Object) []string {
+		return []string{string(o.(*corev1.Event).InvolvedObject.UID)}
+	})
+}

@@ -1,0 +1,72 @@
+// Package datavolume reconciles DataVolumes: it observes one, lets package populate decide, and carries the decision out.
+package datavolume
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"vmdisk.io/vmdisk/internal/action"
+	"vmdisk.io/vmdisk/internal/job"
+	"vmdisk.io/vmdisk/internal/kube"
+	"vmdisk.io/vmdisk/internal/plan/populate"
+	"vmdisk.io/vmdisk/internal/pod"
+)
+
+// Progress reads the last progress line of a worker's log; nil where there is none yet.
+type Progress func(ctx context.Context, worker *corev1.Pod) *job.Progress
+
+// Reconciler reconciles DataVolumes.
+type Reconciler struct {
+	Reader   client.Reader
+	Writer   *kube.Writer
+	Progress Progress
+	// Settings are the installation's; the placement is added from the CDI object.
+	Settings pod.Settings
+	Now      func() time.Time
+}
+
+// Reconcile brings one DataVolume a step on.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	world, err := r.observe(ctx, request.NamespacedName)
+	if err != nil || world.DataVolume == nil || world.DataVolume.DeletionTimestamp != nil {
+		return reconcile.Result{}, err
+	}
+	target := kube.Target[cdiv1.DataVolumeStatus]{
+		Object: world.DataVolume,
+		Status: func(o client.Object) *cdiv1.DataVolumeStatus { return &o.(*cdiv1.DataVolume).Status },
+	}
+	return kube.Carry(ctx, r.Writer, target, func(refusal *action.Refusal) action.Decision[cdiv1.DataVolumeStatus] {
+		world.Refusal = refusal
+		return populate.Plan(world, r.Now())
+	})
+}
+
+// Setup says what wakes the reconciler: the DataVolume and its children, and whatever a waiting one may wait for.
+func (r *Reconciler) Setup(mgr ctrl.Manager) error {
+	waiting := handler.EnqueueRequestsFromMapFunc(r.unfinished)
+	// An event that expires tells nothing new.
+	lasting := predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("datavolume").
+		For(&cdiv1.DataVolume{}).
+		Owns(&corev1.PersistentVolumeClaim{}).
+		Owns(&corev1.Pod{}).
+		Watches(&corev1.PersistentVolumeClaim{}, &handler.EnqueueRequestForObject{}).
+		Watches(&corev1.Event{}, handler.EnqueueRequestsFromMapFunc(r.concerned), builder.WithPredicates(lasting)).
+		Watches(&corev1.ResourceQuota{}, waiting).
+		Watches(&corev1.LimitRange{}, waiting).
+		Watches(&storagev1.StorageClass{}, waiting).
+		Watches(&cdiv1.StorageProfile{}, waiting).
+		Complete(r)
+}

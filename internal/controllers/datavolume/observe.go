@@ -1,0 +1,171 @@
+package datavolume
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	sdkapi "kubevirt.io/controller-lifecycle-operator-sdk/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"vmdisk.io/vmdisk/api/cdi"
+	"vmdisk.io/vmdisk/internal/plan/config"
+	"vmdisk.io/vmdisk/internal/plan/populate"
+	"vmdisk.io/vmdisk/internal/plan/volume"
+	"vmdisk.io/vmdisk/internal/pod"
+)
+
+// ByInvolvedUID is the field index of events by the UID of the object that they are about.
+const ByInvolvedUID = "involvedObject.uid"
+
+// observe reads everything that the decision about a DataVolume needs. The DataVolume is nil when there is none.
+func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (populate.World, error) {
+	w := populate.World{Settings: r.Settings}
+	var err error
+	if w.DataVolume, err = find(ctx, r.Reader, key, &cdiv1.DataVolume{}); err != nil || w.DataVolume == nil {
+		return w, err
+	}
+	if w.Cluster, err = r.cluster(ctx); err != nil {
+		return w, err
+	}
+	if w.Settings.Placement, w.Active, err = r.operator(ctx); err != nil {
+		return w, err
+	}
+	if w.Claim, err = find(ctx, r.Reader, key, &corev1.PersistentVolumeClaim{}); err != nil || w.Claim == nil {
+		return w, err
+	}
+	worker := types.NamespacedName{Namespace: key.Namespace, Name: pod.Name(w.Claim.UID)}
+	if w.Worker, err = find(ctx, r.Reader, worker, &corev1.Pod{}); err != nil {
+		return w, err
+	}
+	if w.Warnings, err = r.warnings(ctx, w.Claim, w.Worker); err != nil {
+		return w, err
+	}
+	if w.Worker != nil && w.Worker.Status.Phase == corev1.PodRunning {
+		w.Progress = r.Progress(ctx, w.Worker)
+	}
+	return w, nil
+}
+
+// find reads one object; nil where there is none.
+func find[T client.Object](ctx context.Context, reader client.Reader, key types.NamespacedName, into T) (T, error) {
+	var none T
+	if err := reader.Get(ctx, key, into); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return none, nil
+		}
+		return none, fmt.Errorf("read %T %s: %w", into, key, err)
+	}
+	return into, nil
+}
+
+// cluster reads what claims are judged against. Before the CDIConfig is there, its defaults hold.
+func (r *Reconciler) cluster(ctx context.Context) (volume.Cluster, error) {
+	var classes storagev1.StorageClassList
+	var profiles cdiv1.StorageProfileList
+	for _, list := range []client.ObjectList{&classes, &profiles} {
+		if err := r.Reader.List(ctx, list); err != nil {
+			return volume.Cluster{}, fmt.Errorf("list %T: %w", list, err)
+		}
+	}
+	c, err := find(ctx, r.Reader, types.NamespacedName{Name: cdi.ConfigName}, &cdiv1.CDIConfig{})
+	if err != nil {
+		return volume.Cluster{}, err
+	}
+	if c == nil || c.Status.FilesystemOverhead == nil {
+		c = &cdiv1.CDIConfig{}
+		c.Status = config.Status(c, classes.Items)
+	}
+	return volume.Cluster{Classes: classes.Items, Profiles: profiles.Items, Config: c}, nil
+}
+
+// operator reads where workers may run, and how many disks are being filled.
+func (r *Reconciler) operator(ctx context.Context) (placement sdkapi.NodePlacement, active int, err error) {
+	operator, err := find(ctx, r.Reader, types.NamespacedName{Name: cdi.CDIName}, &cdiv1.CDI{})
+	if err != nil {
+		return placement, 0, err
+	}
+	if operator != nil {
+		placement = operator.Spec.Workloads
+	}
+	var all cdiv1.DataVolumeList
+	if err := r.Reader.List(ctx, &all); err != nil {
+		return placement, 0, fmt.Errorf("list DataVolumes: %w", err)
+	}
+	for _, dv := range all.Items {
+		if dv.Status.Phase == cdiv1.ImportInProgress {
+			active++
+		}
+	}
+	return placement, active, nil
+}
+
+// warnings reads the Warning events about the claim and its worker, the newest last.
+func (r *Reconciler) warnings(ctx context.Context, claim *corev1.PersistentVolumeClaim, worker *corev1.Pod) ([]corev1.Event, error) {
+	uids := []types.UID{claim.UID}
+	if worker != nil {
+		uids = append(uids, worker.UID)
+	}
+	var warnings []corev1.Event
+	for _, uid := range uids {
+		var list corev1.EventList
+		if err := r.Reader.List(ctx, &list, client.InNamespace(claim.Namespace), client.MatchingFields{ByInvolvedUID: string(uid)}); err != nil {
+			return nil, fmt.Errorf("list events: %w", err)
+		}
+		warnings = append(warnings, list.Items...)
+	}
+	slices.SortStableFunc(warnings, func(a, b corev1.Event) int { return lastSeen(a).Compare(lastSeen(b).Time) })
+	return warnings, nil
+}
+
+// lastSeen is when an event happened last. The two event APIs keep that in different fields.
+func lastSeen(e corev1.Event) metav1.Time {
+	t := e.LastTimestamp
+	if e.Series != nil {
+		t = metav1.Time(e.Series.LastObservedTime)
+	}
+	return cmp.Or(t, metav1.Time(e.EventTime), e.CreationTimestamp)
+}
+
+// unfinished finds the DataVolumes that something may have been holding up, in the namespace of what has changed, or everywhere if
+// that has none.
+func (r *Reconciler) unfinished(ctx context.Context, changed client.Object) []reconcile.Request {
+	var all cdiv1.DataVolumeList
+	if err := r.Reader.List(ctx, &all, client.InNamespace(changed.GetNamespace())); err != nil {
+		return nil // the cache is not there yet; once it is, every DataVolume is reconciled
+	}
+	var requests []reconcile.Request
+	for i := range all.Items {
+		dv := &all.Items[i]
+		if dv.Status.Phase != cdiv1.Succeeded && dv.Status.Phase != cdiv1.Failed {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(dv)})
+		}
+	}
+	return requests
+}
+
+// concerned finds the DataVolume that an event about a claim or a worker concerns.
+func (r *Reconciler) concerned(ctx context.Context, o client.Object) []reconcile.Request {
+	about := o.(*corev1.Event).InvolvedObject
+	key := types.NamespacedName{Namespace: about.Namespace, Name: about.Name}
+	switch about.Kind {
+	case "PersistentVolumeClaim":
+		return []reconcile.Request{{NamespacedName: key}}
+	case "Pod":
+		worker, err := find(ctx, r.Reader, key, &corev1.Pod{})
+		if err != nil || worker == nil {
+			return nil
+		}
+		if owner := metav1.GetControllerOf(worker); owner != nil && owner.Kind == "DataVolume" {
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: owner.Name}}}
+		}
+	}
+	return nil
+}

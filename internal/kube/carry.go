@@ -1,0 +1,80 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"vmdisk.io/vmdisk/internal/action"
+)
+
+// Plan decides. It is called again with the refusal when an action of its first decision was refused; the actions of that second
+// decision are not carried out.
+type Plan[Status any] func(refusal *action.Refusal) action.Decision[Status]
+
+// Target is the object whose status a decision is about.
+type Target[Status any] struct {
+	// Object is as observed, and is not changed.
+	Object client.Object
+	// Status points at the status within an object of the same type.
+	Status func(client.Object) *Status
+	// Whole says that the object's kind has no status subresource: its status is an ordinary field.
+	Whole bool
+}
+
+// Carry carries a plan out: the actions in order, then one status patch if anything changed, then the events.
+func Carry[Status any](ctx context.Context, w *Writer, t Target[Status], plan Plan[Status]) (reconcile.Result, error) {
+	decision := plan(nil)
+	for _, a := range decision.Actions {
+		log.FromContext(ctx).Info("acting", "action", a.String())
+		refusal, err := w.do(ctx, a)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if refusal != nil {
+			decision = plan(refusal)
+			break
+		}
+	}
+	if err := patchStatus(ctx, w, t, decision.Status); err != nil {
+		return reconcile.Result{}, err
+	}
+	for _, e := range decision.Events {
+		w.recorder.Eventf(t.Object, nil, e.Type, e.Reason, "Reconcile", "%s", e.Message)
+	}
+	return reconcile.Result{RequeueAfter: decision.Again}, nil
+}
+
+func patchStatus[Status any](ctx context.Context, w *Writer, t Target[Status], status Status) error {
+	changed := t.Object.DeepCopyObject().(client.Object)
+	if equality.Semantic.DeepEqual(*t.Status(changed), status) {
+		return nil
+	}
+	*t.Status(changed) = status
+	patch := client.MergeFrom(t.Object)
+	var err error
+	if t.Whole {
+		err = w.client.Patch(ctx, changed, patch)
+	} else {
+		err = w.client.Status().Patch(ctx, changed, patch)
+	}
+	if err != nil && !gone(err) {
+		return fmt.Errorf("patch status: %w", err)
+	}
+	return nil
+}
+
+func gone(err error) bool { return client.IgnoreNotFound(err) == nil }
+
+// Make creates an object that a controller keeps; its creation wakes the controller again.
+func Make(ctx context.Context, w *Writer, o action.Object) (reconcile.Result, error) {
+	refusal, err := w.do(ctx, action.Create{Object: o})
+	if refusal != nil {
+		err = fmt.Errorf("%s: %s", refusal.Action, refusal.Text)
+	}
+	return reconcile.Result{}, err
+}
