@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -83,7 +84,7 @@ func build(ctx context.Context, o Options) error {
 			return fmt.Errorf("build %s: %w", m.dir, err)
 		}
 	}
-	if err := goBuild(ctx, root, "-s -w", ownPrograms()); err != nil {
+	if err := goBuild(ctx, root, 0, "-s -w", ownPrograms()); err != nil {
 		return fmt.Errorf("build the lab's own programs: %w", err)
 	}
 	return nil
@@ -102,7 +103,7 @@ func (m module) build(ctx context.Context, o Options, root string) error {
 	}
 	o.say("building %s (minutes the first time)", m.dir)
 	started := time.Now()
-	if err := goBuild(ctx, dir, m.ldflags, m.packages); err != nil {
+	if err := goBuild(ctx, dir, 10, m.ldflags, m.packages); err != nil {
 		return err
 	}
 	for _, link := range m.links {
@@ -165,9 +166,10 @@ func (m module) stamp(dir string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// goBuild builds static programs into BinDir. A program that is running is replaced, not written over.
-func goBuild(ctx context.Context, dir, ldflags string, packages []string) error {
-	args := []string{"-n", "10", "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", BinDir() + "/"}
+// goBuild builds static programs into BinDir. A program that is running is replaced, not written over. Long builds are
+// nice (1 to 19, see nice(1)), so that the machine stays usable meanwhile.
+func goBuild(ctx context.Context, dir string, nice int, ldflags string, packages []string) error {
+	args := []string{"-n", strconv.Itoa(nice), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", BinDir() + "/"}
 	cmd := exec.CommandContext(ctx, "nice", append(args, packages...)...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")

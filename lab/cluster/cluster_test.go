@@ -1,0 +1,79 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWithoutLab(t *testing.T) {
+	tests := map[string]struct {
+		saved, want string
+		changed     bool
+	}{
+		"rules of others stay as they are": {
+			saved: "*filter\n:INPUT ACCEPT [5:300]\n[0:0] -A INPUT -i lo -j ACCEPT\nCOMMIT\n",
+			want:  "*filter\n:INPUT ACCEPT [5:300]\n[0:0] -A INPUT -i lo -j ACCEPT\nCOMMIT\n",
+		},
+		"chains of Kubernetes go, with their rules and the jumps to them": {
+			saved:   "*filter\n:INPUT ACCEPT [0:0]\n:KUBE-ROUTER-INPUT - [0:0]\n[1:2] -A INPUT -j KUBE-ROUTER-INPUT\n[0:0] -A KUBE-ROUTER-INPUT -j RETURN\nCOMMIT\n",
+			want:    "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n",
+			changed: true,
+		},
+		"the lab's own rule is known by its comment": {
+			saved:   "*nat\n[0:0] -A POSTROUTING -s 10.77.0.0/16 ! -d 10.77.0.0/16 -m comment --comment vmdisk-lab -j MASQUERADE\nCOMMIT\n",
+			want:    "*nat\nCOMMIT\n",
+			changed: true,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, changed := withoutLab(test.saved)
+			if diff := cmp.Diff(test.want, got); diff != "" || changed != test.changed {
+				t.Errorf("changed: %t, wanted %t; kept (-want +got):\n%s", changed, test.changed, diff)
+			}
+		})
+	}
+}
+
+func TestLabSets(t *testing.T) {
+	got := labSets("KUBE-SRC-AAA\nmine\ninet6:KUBE-DST-BBB\nkube-router-local-pods\nTMP-KUBE-CCC\n")
+	want := []string{"KUBE-SRC-AAA", "inet6:KUBE-DST-BBB", "kube-router-local-pods", "TMP-KUBE-CCC"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("sets (-want +got):\n%s", diff)
+	}
+}
+
+func TestMountsBelowListsTheDeepestAndLatestFirst(t *testing.T) {
+	mountinfo := `22 1 254:0 / / rw - ext4 /dev/vda rw
+30 22 0:30 / /lab/node-a/run/x/rootfs rw - overlay overlay rw
+31 22 0:31 / /lab/node-a/pods/1 rw - tmpfs tmpfs rw
+32 31 0:32 / /lab/node-a/pods/1 rw - ext4 /dev/loop1 rw
+33 22 0:33 / /laboratory rw - tmpfs tmpfs rw
+34 22 0:34 / /lab/with\040space rw - tmpfs tmpfs rw
+`
+	want := []string{"/lab/node-a/run/x/rootfs", "/lab/node-a/pods/1", "/lab/node-a/pods/1", "/lab/with space"}
+	if diff := cmp.Diff(want, mountsBelow(mountinfo, "/lab")); diff != "" {
+		t.Errorf("mounts (-want +got):\n%s", diff)
+	}
+}
+
+func TestBelongingFollowsLoopDevicesThatLieOnLoopDevices(t *testing.T) {
+	volume := loop{device: "/dev/loop0", number: 1792, file: "/lab/csi/volumes/a"}
+	kubelets := loop{device: "/dev/loop1", number: 1793, on: 1792, file: "/dev/loop0"}
+	others := loop{device: "/dev/loop2", number: 1794, file: "/home/disk.img"}
+	got := belonging([]loop{kubelets, others, volume}, "/lab")
+	if diff := cmp.Diff([]loop{volume, kubelets}, got, cmp.AllowUnexported(loop{})); diff != "" {
+		t.Errorf("the lab's loop devices (-want +got):\n%s", diff)
+	}
+}
+
+func TestEveryComponentHasANameOfItsOwn(t *testing.T) {
+	seen := map[string]bool{}
+	for _, name := range componentNames() {
+		if seen[name] {
+			t.Errorf("two components are called %s: they would share a pid file", name)
+		}
+		seen[name] = true
+	}
+}
