@@ -1,0 +1,91 @@
+// Package codec decodes the stored form of one piece of a disk, which is wholly in memory and whose decoded length is
+// known. It must not know which image format the piece comes from.
+package codec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/zstd"
+
+	"vmdisk.io/vmdisk/internal/image"
+)
+
+// MaxPiece is the largest decoded length of a compressed piece in bytes: a qcow2 cluster of 2 MiB.
+const MaxPiece = 2 << 20
+
+// Decoder decodes pieces one after the other. It keeps its tables between them, and is not safe for concurrent use.
+type Decoder struct {
+	in      bytes.Reader
+	inflate io.ReadCloser
+	zstd    *zstd.Decoder
+}
+
+// errShort says that a piece decoded to fewer bytes than it stands for.
+var errShort = errors.New("it ends before it has given all of its bytes")
+
+// Decode fills dst with the decoded form of stored, which may have bytes of something else behind it. An error means
+// that stored is not what it claims to be; dst then holds nothing of use.
+func (d *Decoder) Decode(dst []byte, encoding image.Encoding, stored []byte) error {
+	switch encoding {
+	case image.Plain:
+		if copy(dst, stored) < len(dst) {
+			return errShort
+		}
+		return nil
+	case image.Deflate:
+		return d.decodeDeflate(dst, stored)
+	case image.Zstd:
+		return d.decodeZstd(dst, stored)
+	default:
+		return fmt.Errorf("no decoder for encoding %d", encoding)
+	}
+}
+
+func (d *Decoder) decodeDeflate(dst, stored []byte) error {
+	d.in.Reset(stored)
+	if d.inflate == nil {
+		d.inflate = flate.NewReader(&d.in)
+	} else if err := d.inflate.(flate.Resetter).Reset(&d.in, nil); err != nil {
+		return fmt.Errorf("reset inflater: %w", err)
+	}
+	if _, err := io.ReadFull(d.inflate, dst); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return errShort
+		}
+		return fmt.Errorf("inflate: %w", err)
+	}
+	return nil
+}
+
+// decodeZstd decodes frame after frame until dst is full. A frame is cut out of stored first: what lies behind it may
+// be another piece's frame, and must not be decoded too.
+func (d *Decoder) decodeZstd(dst, stored []byte) error {
+	if d.zstd == nil {
+		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(8<<20), zstd.WithDecoderMaxMemory(MaxPiece), zstd.WithDecodeAllCapLimit(true))
+		if err != nil {
+			return fmt.Errorf("make zstd decoder: %w", err)
+		}
+		d.zstd = z
+	}
+	for filled := 0; filled < len(dst); {
+		n, err := frameLen(stored)
+		if err != nil {
+			return fmt.Errorf("zstd: %w", err)
+		}
+		out, err := d.zstd.DecodeAll(stored[:n], dst[filled:filled:len(dst)])
+		if err != nil {
+			return fmt.Errorf("zstd: %w", err)
+		}
+		filled += len(out)
+		stored = stored[n:]
+		if filled < len(dst) && len(stored) < 4 {
+			return errShort
+		}
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package image
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// Format names what kind of bytes an image is made of.
+type Format string
+
+// The formats that Detect knows. Only Raw and QCOW2 are read by this version; the others are known so that they are
+// refused by name and never stored as if they were a raw disk.
+const (
+	Raw       Format = "raw"
+	QCOW2     Format = "qcow2"
+	QCOW1     Format = "qcow (version 1)"
+	QED       Format = "qed"
+	VMDK      Format = "vmdk"
+	VHD       Format = "vhd"
+	VHDX      Format = "vhdx"
+	VDI       Format = "vdi"
+	Parallels Format = "parallels"
+	Gzip      Format = "gzip"
+	XZ        Format = "xz"
+	LZMA      Format = "lzma"
+	Zstandard Format = "zstd"
+	Bzip2     Format = "bzip2"
+	LZ4       Format = "lz4"
+	Tar       Format = "tar"
+	Zip       Format = "zip"
+	SevenZip  Format = "7z"
+	Sparse    Format = "android sparse image"
+	HTML      Format = "html"
+	Text      Format = "text"
+	Short     Format = "too short to be a disk"
+)
+
+// SectorSize is the unit of a disk in bytes; nothing shorter is one.
+const SectorSize = 512
+
+// HeadBytes is how many bytes from the beginning of an image Detect and the formats' headers need at most.
+const HeadBytes = 64 << 10
+
+// magic is a byte string by which a format is known.
+type magic struct {
+	offset int
+	bytes  string
+	format Format
+}
+
+// magics answers the byte strings, the more particular ones first.
+func magics() []magic {
+	return []magic{
+		{0, "QFI\xfb\x00\x00\x00\x01", QCOW1},
+		{0, "QFI\xfb", QCOW2},
+		{0, "QED\x00", QED},
+		{0, "KDMV", VMDK},
+		{0, "COWD", VMDK},
+		{0, "# Disk DescriptorFile", VMDK},
+		{0, "conectix", VHD},
+		{0, "vhdxfile", VHDX},
+		{0x40, "\x7f\x10\xda\xbe", VDI},
+		{0, "WithoutFreeSpace", Parallels},
+		{0, "WithouFreSpacExt", Parallels},
+		{0, "\x1f\x8b\x08", Gzip},
+		{0, "\xfd7zXZ\x00", XZ},
+		{0, "\x5d\x00\x00\x80\x00", LZMA},
+		{0, "\x28\xb5\x2f\xfd", Zstandard},
+		{0, "BZh", Bzip2},
+		{0, "\x04\x22\x4d\x18", LZ4},
+		{257, "ustar", Tar},
+		{0, "PK\x03\x04", Zip},
+		{0, "7z\xbc\xaf\x27\x1c", SevenZip},
+		{0, "\x3a\xff\x26\xed", Sparse},
+	}
+}
+
+// Detect says what the first bytes of an image are; HeadBytes of them are enough. Bytes without any mark of a known
+// format are Raw, since a disk may begin with anything.
+func Detect(head []byte) Format {
+	for _, m := range magics() {
+		if len(head) >= m.offset && bytes.HasPrefix(head[m.offset:], []byte(m.bytes)) {
+			return m.format
+		}
+	}
+	if isSkippableZstd(head) {
+		return Zstandard
+	}
+	if f, ok := detectText(head); ok {
+		return f
+	}
+	if len(head) < SectorSize {
+		return Short
+	}
+	return Raw
+}
+
+// isSkippableZstd knows a Zstandard stream that begins with a skippable frame (RFC 8878, section 3.1.2), as pzstd and
+// seekable writers make.
+func isSkippableZstd(head []byte) bool {
+	return len(head) >= 4 && head[0]&0xf0 == 0x50 && head[1] == 0x2a && head[2] == 0x4d && head[3] == 0x18
+}
+
+// detectText knows a page of text, such as a web server's error page: a disk doesn't begin with a sector of printable
+// characters.
+func detectText(head []byte) (Format, bool) {
+	sector := head[:min(len(head), SectorSize)]
+	trimmed := bytes.ToLower(bytes.TrimLeft(bytes.TrimPrefix(sector, []byte("\xef\xbb\xbf")), " \t\r\n"))
+	for _, mark := range []string{"<!doctype", "<html", "<head", "<?xml", "<!--"} {
+		if bytes.HasPrefix(trimmed, []byte(mark)) {
+			return HTML, true
+		}
+	}
+	if len(sector) == 0 || !printable(sector) {
+		return "", false
+	}
+	return Text, true
+}
+
+// printable reports whether b is UTF-8 without control characters other than white space. A rune that is cut by the
+// end of b is let pass.
+func printable(b []byte) bool {
+	for i := 0; i < len(b); {
+		r, size := utf8.DecodeRune(b[i:])
+		switch {
+		case r == utf8.RuneError && size <= 1:
+			if !utf8.FullRune(b[i:]) {
+				return true
+			}
+			return false
+		case r < ' ' && r != '\n' && r != '\r' && r != '\t' && r != '\f', r == 0x7f:
+			return false
+		}
+		i += size
+	}
+	return true
+}
+
+// RefuseFormat is the refusal of a format that Detect knows and this version doesn't read. For a format that is read
+// it answers nil.
+func RefuseFormat(f Format) error {
+	switch f {
+	case Raw, QCOW2:
+		return nil
+	case HTML:
+		return Refuse(NotADisk, "this is a web page, not a disk image: check that the URL points to the file itself and not to a page that links to it")
+	case Text:
+		return Refuse(NotADisk, "this is a text, not a disk image: check what the URL answers")
+	case Short:
+		return Refuse(NotADisk, "fewer than %d bytes are too short to be a disk", SectorSize)
+	case Gzip, XZ, LZMA, Zstandard, Bzip2, LZ4, Tar, Zip, SevenZip:
+		return Refuse(UnsupportedFormat, "this is a %s file, which is not served by this version yet: unpack it and serve the disk image itself (raw or qcow2)", f)
+	default:
+		return Refuse(UnsupportedFormat, "this is a %s image, which is not served by this version yet: convert it with 'qemu-img convert -O qcow2 IN OUT' and serve that", f)
+	}
+}

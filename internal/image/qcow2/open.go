@@ -1,0 +1,138 @@
+package qcow2
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"vmdisk.io/vmdisk/internal/image"
+	"vmdisk.io/vmdisk/internal/image/codec"
+)
+
+const (
+	// sliceEntries is how many L2 entries are read and remembered at a time.
+	sliceEntries = 256
+	// cachedSlices is how many of those slices are remembered.
+	cachedSlices = 32
+)
+
+// view is an image that is read anywhere. Reads of compressed clusters wait for each other.
+type view struct {
+	r      io.ReaderAt
+	length int64 // the image's, in bytes
+	header
+	l1 []int64 // offset of each L2 table, 0 for none
+
+	mu      sync.Mutex
+	slices  map[int64][]unit // by the slice's number on the disk
+	order   []int64          // of the slices, oldest first
+	decoder codec.Decoder
+	decoded []byte // the compressed cluster that was read last
+	at      int64  // where it belongs on the disk; -1 for nowhere
+}
+
+// Open reads the header and the L1 table of the image of the given length in bytes. It answers an *image.Refused for an
+// image that can't be read.
+func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error) {
+	head := make([]byte, min(length, image.HeadBytes))
+	if _, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read qcow2 header: %w", err)
+	}
+	h, err := parseHeader(head, limits)
+	if err != nil {
+		return nil, err
+	}
+	v := &view{r: r, length: length, header: h, slices: map[int64][]unit{}, at: -1}
+	if err := v.readL1(); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+func (v *view) readL1() error {
+	n := int64(v.l1Entries) * 8
+	if v.l1Offset > v.length-n {
+		return truncated("its L1 table", v.l1Offset, n)
+	}
+	table := make([]byte, n)
+	if err := v.readFull(table, v.l1Offset, "its L1 table"); err != nil {
+		return err
+	}
+	var err error
+	v.l1, err = v.parseL1(table)
+	return err
+}
+
+// parseL1 reads the offsets of the L2 tables from an L1 table.
+func (h header) parseL1(table []byte) ([]int64, error) {
+	l1 := make([]int64, h.l1Entries)
+	for i := range l1 {
+		offset, err := h.l2Offset(binary.BigEndian.Uint64(table[i*8:]))
+		if err != nil {
+			return nil, err
+		}
+		l1[i] = offset
+	}
+	return l1, nil
+}
+
+// truncated makes the refusal of an image that ends too early.
+func truncated(what string, offset, n int64) error {
+	return image.Refuse(image.Truncated, "the qcow2 image ends before %s, %d bytes at offset %d: it was cut off, as an interrupted upload does", what, n, offset)
+}
+
+// readFull reads all of p at offset of the image.
+func (v *view) readFull(p []byte, offset int64, what string) error {
+	if offset > v.length-int64(len(p)) {
+		return truncated(what, offset, int64(len(p)))
+	}
+	if n, err := v.r.ReadAt(p, offset); n < len(p) {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return truncated(what, offset, int64(len(p)))
+		}
+		return fmt.Errorf("read %d bytes at offset %d of the qcow2 image: %w", len(p), offset, err)
+	}
+	return nil
+}
+
+// Format implements image.Image.
+func (v *view) Format() image.Format { return image.QCOW2 }
+
+// Size implements image.Image.
+func (v *view) Size() int64 { return v.size }
+
+// sliceCovers is how many bytes of the disk a slice maps.
+func (h header) sliceCovers() int64 { return min(sliceEntries, h.l2Entries()) * h.clusterSize() }
+
+// slice answers the units of the slice that maps offset of the disk. It is called with mu held.
+func (v *view) slice(offset int64) ([]unit, error) {
+	number := offset / v.sliceCovers()
+	if units, ok := v.slices[number]; ok {
+		return units, nil
+	}
+	guest := number * v.sliceCovers()
+	var units []unit
+	if table := v.l1[offset/v.l2Covers()]; table != 0 {
+		raw := make([]byte, v.sliceCovers()/v.clusterSize()*v.l2EntrySize())
+		from := table + guest%v.l2Covers()/v.clusterSize()*v.l2EntrySize()
+		if err := v.readFull(raw, from, "an L2 table"); err != nil {
+			return nil, err
+		}
+		err := v.parseL2(raw, guest, func(u unit) error {
+			units = append(units, u)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(v.order) >= cachedSlices {
+		delete(v.slices, v.order[0])
+		v.order = v.order[1:]
+	}
+	v.slices[number] = units
+	v.order = append(v.order, number)
+	return units, nil
+}

@@ -1,0 +1,131 @@
+// Package raw reads the image that is the disk itself. It must not know where it comes from or goes to.
+package raw
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"vmdisk.io/vmdisk/internal/image"
+)
+
+// vhdCookie begins the last sector of a fixed VHD, which is otherwise a raw disk.
+const vhdCookie = "conectix"
+
+// blockBytes is the length of the pieces that Run hands over.
+const blockBytes = 1 << 20
+
+type view struct {
+	io.ReaderAt
+	length int64
+}
+
+// Open answers the view of a raw image of the given length in bytes. The disk is as long as the image, rounded up to a
+// whole sector.
+func Open(r io.ReaderAt, length int64) (image.Image, error) {
+	footer := make([]byte, len(vhdCookie))
+	if length >= image.SectorSize {
+		if _, err := r.ReadAt(footer, length-image.SectorSize); err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("read the last sector: %w", err)
+		}
+	}
+	if string(footer) == vhdCookie {
+		return nil, image.RefuseFormat(image.VHD)
+	}
+	return &view{ReaderAt: r, length: length}, nil
+}
+
+// Format implements image.Image.
+func (v *view) Format() image.Format { return image.Raw }
+
+// Size implements image.Image.
+func (v *view) Size() int64 { return roundUp(v.length) }
+
+// ReadAt implements image.Image.
+func (v *view) ReadAt(p []byte, offset int64) (int, error) {
+	if offset >= v.Size() {
+		return 0, io.EOF
+	}
+	want := int(min(int64(len(p)), v.Size()-offset))
+	n, err := v.ReaderAt.ReadAt(p[:want], offset)
+	if n < want && errors.Is(err, io.EOF) && offset+int64(n) >= v.length {
+		clear(p[n:want]) // the rest of the last sector
+		n, err = want, nil
+	}
+	if err == nil && want < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Next implements image.Image.
+func (v *view) Next(offset int64) (image.Extent, error) {
+	if offset < 0 || offset >= v.Size() {
+		return image.Extent{}, io.EOF
+	}
+	return image.Extent{Start: offset, Len: v.Size() - offset}, nil
+}
+
+func roundUp(n int64) int64 {
+	return (n + image.SectorSize - 1) / image.SectorSize * image.SectorSize
+}
+
+// Begin answers the forward pass over a raw image of the given length in bytes, which may be image.Unknown.
+func Begin(length int64) image.Forward { return forward{length} }
+
+type forward struct{ length int64 }
+
+// Format implements image.Forward.
+func (forward) Format() image.Format { return image.Raw }
+
+// Size implements image.Forward.
+func (f forward) Size() int64 {
+	if f.length < 0 {
+		return image.Unknown
+	}
+	return roundUp(f.length)
+}
+
+// Run implements image.Forward. It reads the stream to its end, and refuses it where that end shows that it was not a
+// raw image after all.
+func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error {
+	block := make([]byte, blockBytes)
+	var offset int64
+	last := make([]byte, 0, image.SectorSize) // the stream's end so far
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := io.ReadFull(in.Stream, block)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("read the raw image at offset %d: %w", offset, err)
+		}
+		if n > 0 {
+			if err := sink(image.Piece{Offset: offset, Len: n, Full: n}, block[:n]); err != nil {
+				return err
+			}
+			last = append(last, block[max(0, n-image.SectorSize):n]...)
+			last = last[max(0, len(last)-image.SectorSize):]
+			offset += int64(n)
+		}
+		if err != nil {
+			break
+		}
+	}
+	return f.checkEnd(offset, last)
+}
+
+func (f forward) checkEnd(length int64, last []byte) error {
+	if f.length >= 0 && length != f.length {
+		return image.Refuse(image.Truncated, "the raw image ended after %d of its %d bytes", length, f.length)
+	}
+	if length < image.SectorSize {
+		return image.RefuseFormat(image.Short)
+	}
+	if bytes.HasPrefix(last, []byte(vhdCookie)) {
+		return image.RefuseFormat(image.VHD)
+	}
+	return nil
+}
