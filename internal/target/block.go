@@ -1,0 +1,146 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// clearStep is how many bytes are made zero by one call of the kernel, so that it can be interrupted between two.
+const clearStep = 1 << 30
+
+// zeroWrite is the length in bytes of a write of zeros, where nothing else makes them.
+const zeroWrite = 1 << 20
+
+// BlockOptions say which device to fill.
+type BlockOptions struct {
+	// Path is the device.
+	Path string
+	// SizeBytes is the disk's length; the device may be longer, and what lies behind the disk stays as it is.
+	SizeBytes int64
+}
+
+// block is a block device. Whatever it reads as before, it is never presumed to be zero.
+type block struct {
+	f    *os.File
+	path string
+	size int64
+}
+
+// OpenBlock opens the device and compares its size. Nothing is written yet.
+func OpenBlock(o BlockOptions) (Target, error) {
+	f, err := os.OpenFile(o.Path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, openError(err, o.Path)
+	}
+	t := &block{f: f, path: o.Path, size: o.SizeBytes}
+	if err := t.check(); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+func openError(err error, path string) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return &Error{Reason: Permission, Err: err, Message: fmt.Sprintf(
+			"user %d may not open the block device %s: set device_ownership_from_security_context to true in the node's container runtime (containerd or CRI-O), so that a pod's user owns its devices", os.Getuid(), path)}
+	}
+	return classify(err, "open the block device "+path)
+}
+
+func (t *block) check() error {
+	info, err := t.f.Stat()
+	if err != nil {
+		return classify(err, "look at "+t.path)
+	}
+	if info.Mode()&fs.ModeDevice == 0 || info.Mode()&fs.ModeCharDevice != 0 {
+		return &Error{Reason: NotADevice, Message: fmt.Sprintf("%s is not a block device", t.path)}
+	}
+	size, err := unix.IoctlGetInt(int(t.f.Fd()), unix.BLKGETSIZE64) // 64 bits wide, as int is on this kernel
+	if err != nil {
+		return classify(err, "ask for the size of "+t.path)
+	}
+	if int64(size) < t.size {
+		return &Error{Reason: DeviceTooSmall, Message: fmt.Sprintf("the disk needs %d bytes, and the volume's device %s has %d: the volume was made smaller than it was asked for", t.size, t.path, size)}
+	}
+	return nil
+}
+
+// Size implements Target.
+func (t *block) Size() int64 { return t.size }
+
+// Clear implements Target. It takes the first of these that the device allows, each of which gives zeros or an error:
+// punching a hole, which also gives the space of a thin device back; having the kernel write zeros; writing them here.
+func (t *block) Clear(ctx context.Context) error {
+	methods := []func(offset, n int64) error{
+		t.fallocate(unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE),
+		t.fallocate(unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE),
+		t.writeZeros,
+	}
+	return t.clear(ctx, methods)
+}
+
+// clear makes zeros by the first method that works, and by the next ones from where it stops working.
+func (t *block) clear(ctx context.Context, methods []func(offset, n int64) error) error {
+	for offset := int64(0); offset < t.size; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(clearStep, t.size-offset)
+		err := methods[0](offset, n)
+		if unsupported(err) && len(methods) > 1 {
+			methods = methods[1:]
+			continue
+		}
+		if err != nil {
+			return classify(err, fmt.Sprintf("make %d bytes zero at offset %d of %s", n, offset, t.path))
+		}
+		offset += n
+	}
+	return nil
+}
+
+// unsupported reports whether a way of making zeros isn't there for the device or this part of it: the kernel's word for
+// that is one of these.
+func unsupported(err error) bool {
+	for _, e := range []error{unix.EOPNOTSUPP, unix.ENOSYS, unix.ENODEV, unix.EINVAL, unix.ENOTTY, unix.EPERM, unix.EREMOTEIO} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *block) fallocate(mode uint32) func(offset, n int64) error {
+	return func(offset, n int64) error {
+		return retryInterrupted(func() error { return unix.Fallocate(int(t.f.Fd()), mode, offset, n) })
+	}
+}
+
+func (t *block) writeZeros(offset, n int64) error {
+	zeros := make([]byte, min(n, zeroWrite))
+	for end := offset + n; offset < end; {
+		step := min(end-offset, int64(len(zeros)))
+		if _, err := t.f.WriteAt(zeros[:step], offset); err != nil {
+			return err
+		}
+		offset += step
+	}
+	return nil
+}
+
+// WriteAt implements Target.
+func (t *block) WriteAt(p []byte, offset int64) (int, error) {
+	n, err := t.f.WriteAt(p, offset)
+	return n, classify(err, fmt.Sprintf("write %d bytes at offset %d of %s", len(p), offset, t.path))
+}
+
+// Commit implements Target.
+func (t *block) Commit() error { return classify(t.f.Sync(), "bring "+t.path+" to stable storage") }
+
+// Close implements Target.
+func (t *block) Close() error { return classify(t.f.Close(), "close "+t.path) }

@@ -1,0 +1,98 @@
+// Package target says where a disk's bytes go: a file on a filesystem, a block device, or memory. A target makes zeros
+// in the cheapest way that is certain to give them, and turns the kernel's errors into ones that name the volume and
+// what to do.
+//
+// It must not know where the bytes come from, what format they had, or anything of Kubernetes.
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+)
+
+// Target is a disk to be filled. The order of calls is Clear, any number of WriteAt, Commit; and Close in the end,
+// whatever happened. Only WriteAt may be called from several goroutines at once.
+//
+// Every error is an *Error, or wraps one, unless ctx was done; then it wraps ctx.Err().
+type Target interface {
+	// Size is the disk's length in bytes.
+	Size() int64
+	// Clear makes every byte of the disk zero, whatever was there.
+	Clear(ctx context.Context) error
+	// WriteAt writes all of p, within Size.
+	io.WriterAt
+	// Commit brings everything that was written to stable storage.
+	Commit() error
+	// Close gives back what the target holds. Without a Commit before, what the disk then holds is undefined.
+	Close() error
+}
+
+// Reason is one stable word for why a target did not take the bytes.
+type Reason string
+
+// The reasons.
+const (
+	// NoSpace: the volume is full.
+	NoSpace Reason = "NoSpace"
+	// FilesystemTooSmall: the filesystem can't hold a file of the disk's size.
+	FilesystemTooSmall Reason = "FilesystemTooSmall"
+	// DeviceTooSmall: the device has fewer bytes than the disk.
+	DeviceTooSmall Reason = "DeviceTooSmall"
+	// Permission: the worker may not open the volume.
+	Permission Reason = "Permission"
+	// ReadOnly: the volume can't be written.
+	ReadOnly Reason = "ReadOnly"
+	// Missing: the volume isn't where it should be.
+	Missing Reason = "Missing"
+	// NotADevice: what should be a block device isn't one.
+	NotADevice Reason = "NotADevice"
+	// IO: the volume failed.
+	IO Reason = "IO"
+)
+
+// Error says that a target did not take the bytes.
+type Error struct {
+	Reason Reason
+	// Message is a sentence for the disk's owner.
+	Message string
+	// Err is the cause, if there is one.
+	Err error
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap answers the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// classify turns an error of the kernel into an *Error. what was attempted is said in words, with the place.
+func classify(err error, what string) error {
+	if err == nil {
+		return nil
+	}
+	e := &Error{Reason: IO, Message: fmt.Sprintf("%s: %v", what, cause(err)), Err: err}
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+		e.Reason = NoSpace
+		e.Message = fmt.Sprintf("%s: the volume is full (%v); ask for a larger one, or make room in its storage pool", what, cause(err))
+	case errors.Is(err, syscall.EROFS):
+		e.Reason = ReadOnly
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		e.Reason = Permission
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ENODEV):
+		e.Reason = Missing
+	}
+	return e
+}
+
+// cause is the kernel's own word within err.
+func cause(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}
