@@ -1,0 +1,240 @@
+// Package transfer puts the data plane together: it reads an image from a source once, forward, decodes it on all
+// cores, and fills a target with the disk inside. It is the same whether it runs in a worker's pod or on a laptop.
+//
+// It must not know one format, source or target from another, nor anything of Kubernetes or of job.
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+
+	"vmdisk.io/vmdisk/internal/image"
+	"vmdisk.io/vmdisk/internal/image/formats"
+	"vmdisk.io/vmdisk/internal/source"
+	"vmdisk.io/vmdisk/internal/stream"
+	"vmdisk.io/vmdisk/internal/target"
+)
+
+// LargerThanDisk is the refusal of an image whose disk doesn't fit the target.
+const LargerThanDisk image.Reason = "ImageLargerThanDisk"
+
+// patience is how long a connection may lie idle while the target is made zero, before it is closed and made again.
+const patience = 10 * time.Second
+
+// Job is one transfer.
+type Job struct {
+	Source source.Source
+	Target target.Target
+	// Checksum is over the source's bytes as served. The zero Checksum expects nothing.
+	Checksum stream.Checksum
+	// Limits bound what the image can make us do.
+	Limits image.Limits
+	// Workers is how many goroutines decode and write; default one for each core.
+	Workers int
+	// Progress is called now and then, by one goroutine at a time, with what is done of how much; see Progress of
+	// package job. May be nil.
+	Progress func(done, total int64)
+}
+
+// Report is what a transfer has seen. It is filled as far as the transfer came, also where that ended with an error.
+type Report struct {
+	Format image.Format
+	// VirtualBytes is the size of the disk inside the image.
+	VirtualBytes int64
+	// ReadBytes were taken from the source, WrittenBytes were written to the target.
+	ReadBytes, WrittenBytes int64
+}
+
+// Run fills the target. It answers *source.Error, *image.Refused, *stream.ChecksumError and *target.Error, wrapped or
+// not, and what wraps ctx.Err() when ctx is done. The target is only touched after the image's header was found good.
+func Run(ctx context.Context, j Job) (report Report, err error) {
+	description, err := j.Source.Describe(ctx)
+	if err != nil {
+		return report, err
+	}
+	t := &transfer{Job: j, description: description}
+	defer func() {
+		report = t.report()
+		if closeErr := t.close(); err == nil && closeErr != nil {
+			err = closeErr
+		}
+	}()
+	return report, t.run(ctx)
+}
+
+// transfer is one Run.
+type transfer struct {
+	Job
+	description source.Description
+	forward     image.Forward // once the header is known
+
+	body    io.ReadCloser
+	counter *stream.Counter
+	random  *countingReaderAt // nil where the source can't
+	again   int64             // bytes that were read by a body before this one
+	pool    *pool
+	done    int64 // bytes of the disk that were handed over
+}
+
+func (t *transfer) run(ctx context.Context) error {
+	whole, err := t.open(ctx)
+	if err != nil {
+		return err
+	}
+	head, whole, err := stream.Peek(whole, image.HeadBytes)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", t.description.Name, err)
+	}
+	t.forward, err = formats.Begin(head, t.description.Length, t.Limits)
+	if err != nil {
+		return err
+	}
+	if size := t.forward.Size(); size > t.Target.Size() {
+		return t.tooLarge(size)
+	}
+	started := time.Now()
+	if err := t.Target.Clear(ctx); err != nil {
+		return err
+	}
+	if time.Since(started) > patience {
+		if whole, err = t.open(ctx); err != nil {
+			return err
+		}
+	}
+	if err := t.copy(ctx, whole); err != nil {
+		return err
+	}
+	if err := t.Target.Commit(); err != nil {
+		return err
+	}
+	t.progress()
+	return nil
+}
+
+// open begins to read the source, again if need be.
+func (t *transfer) open(ctx context.Context) (io.Reader, error) {
+	if err := t.close(); err != nil {
+		return nil, err
+	}
+	body, err := t.Source.Open(ctx, 0, -1)
+	if err != nil {
+		return nil, err
+	}
+	if t.counter != nil {
+		t.again += t.counter.Bytes()
+	}
+	t.body, t.counter = body, stream.Count(body)
+	if t.description.Ranges && t.random == nil {
+		t.random = &countingReaderAt{r: source.ReaderAt{Context: ctx, Source: t.Source}}
+	}
+	return stream.Verify(t.counter, t.Checksum), nil
+}
+
+func (t *transfer) close() error {
+	if t.body == nil {
+		return nil
+	}
+	err := t.body.Close()
+	t.body = nil
+	if err != nil {
+		return fmt.Errorf("close %s: %w", t.description.Name, err)
+	}
+	return nil
+}
+
+// copy decodes the whole image into the target, and reads what is left of the source where it must be hashed.
+func (t *transfer) copy(ctx context.Context, whole io.Reader) error {
+	workers := t.Workers
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	t.pool = newPool(ctx, t.Target, workers)
+	in := image.Input{Stream: whole, Limits: t.Limits}
+	if t.random != nil {
+		in.Random = t.random
+	}
+	err := t.forward.Run(t.pool.ctx, in, t.sink)
+	if err == nil && !t.Checksum.IsZero() {
+		if _, err = io.Copy(io.Discard, whole); err != nil {
+			err = fmt.Errorf("read the rest of %s: %w", t.description.Name, err)
+		}
+	}
+	if poolErr := t.pool.wait(); poolErr != nil && (err == nil || errors.Is(err, context.Canceled)) {
+		err = poolErr // what went wrong first
+	}
+	if ctxErr := ctx.Err(); ctxErr != nil {
+		return fmt.Errorf("read %s: %w", t.description.Name, ctxErr)
+	}
+	return err
+}
+
+// sink takes one piece of the disk.
+func (t *transfer) sink(p image.Piece, stored []byte) error {
+	if end := p.Offset + int64(p.Len); end > t.Target.Size() {
+		return t.tooLarge(end)
+	}
+	t.done += int64(p.Len)
+	t.progress()
+	return t.pool.put(p, stored)
+}
+
+func (t *transfer) tooLarge(size int64) error {
+	atLeast := ""
+	if t.forward.Size() == image.Unknown {
+		atLeast = "at least "
+	}
+	return image.Refuse(LargerThanDisk, "the disk in the image has %s%d bytes, and the disk to be filled has %d: ask for one that is large enough", atLeast, size, t.Target.Size())
+}
+
+// progress reports how far the transfer is, in the source's bytes where their number is known, else in the disk's.
+func (t *transfer) progress() {
+	if t.Progress == nil {
+		return
+	}
+	switch size := t.forward.Size(); {
+	case t.description.Length > 0:
+		t.Progress(t.counter.Bytes(), t.description.Length)
+	case size > 0:
+		t.Progress(t.done, size)
+	default:
+		t.Progress(t.done, 0)
+	}
+}
+
+func (t *transfer) report() Report {
+	r := Report{ReadBytes: t.again}
+	if t.counter != nil {
+		r.ReadBytes += t.counter.Bytes()
+	}
+	if t.random != nil {
+		r.ReadBytes += t.random.bytes
+	}
+	if t.pool != nil {
+		r.WrittenBytes = t.pool.written.Load()
+	}
+	if t.forward != nil {
+		r.Format = t.forward.Format()
+		r.VirtualBytes = max(t.forward.Size(), 0)
+		if t.forward.Size() == image.Unknown {
+			r.VirtualBytes = t.done
+		}
+	}
+	return r
+}
+
+// countingReaderAt counts what is read through it.
+type countingReaderAt struct {
+	r     io.ReaderAt
+	bytes int64
+}
+
+// ReadAt implements io.ReaderAt.
+func (c *countingReaderAt) ReadAt(p []byte, offset int64) (int, error) {
+	n, err := c.r.ReadAt(p, offset)
+	c.bytes += int64(n)
+	return n, err
+}
