@@ -1,0 +1,158 @@
+// Package worker runs one job.Spec: it makes a source and a target of it, transfers the one into the other, prints
+// progress, and turns whatever happened into a job.Result. It must not know Kubernetes.
+package worker
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"time"
+
+	"vmdisk.io/vmdisk/internal/image"
+	"vmdisk.io/vmdisk/internal/job"
+	"vmdisk.io/vmdisk/internal/source"
+	"vmdisk.io/vmdisk/internal/source/http"
+	"vmdisk.io/vmdisk/internal/stream"
+	"vmdisk.io/vmdisk/internal/target"
+	"vmdisk.io/vmdisk/internal/transfer"
+)
+
+// Options say how a worker behaves. The zero Options are those of a worker in a pod that is silent.
+type Options struct {
+	// Stdout takes the progress lines; nil for none.
+	Stdout io.Writer
+	// Stderr takes the stack of a panic; nil for none.
+	Stderr io.Writer
+	// Now is the clock by which progress is thinned out; default time.Now.
+	Now func() time.Time
+	// Interval is the least time between two progress lines; default a second.
+	Interval time.Duration
+	// Limits bound what an image can make the worker do.
+	Limits image.Limits
+	// HTTP is the ground on which http sources are made: timeouts, proxy. What the Spec says is put on top.
+	HTTP http.Options
+}
+
+func (o Options) withDefaults() Options {
+	if o.Stdout == nil {
+		o.Stdout = io.Discard
+	}
+	if o.Stderr == nil {
+		o.Stderr = io.Discard
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Interval <= 0 {
+		o.Interval = time.Second
+	}
+	return o
+}
+
+// Run does what spec says. It always answers a complete Result, also for a Spec without sense or after a panic. When
+// ctx is done it stops and answers Interrupted.
+func Run(ctx context.Context, spec job.Spec, o Options) (result job.Result) {
+	o = o.withDefaults()
+	defer func() {
+		if v := recover(); v != nil {
+			result = panicked(&transfer.Panic{Value: v, Stack: debug.Stack()}, o.Stderr)
+		}
+		result.Version = job.Version
+	}()
+	report, err := run(ctx, spec, o)
+	result = judge(ctx, err, o.Stderr)
+	result.Format = string(report.Format)
+	result.VirtualBytes, result.ReadBytes, result.WrittenBytes = report.VirtualBytes, report.ReadBytes, report.WrittenBytes
+	return result
+}
+
+func run(ctx context.Context, spec job.Spec, o Options) (report transfer.Report, err error) {
+	if spec.Version != 0 && spec.Version != job.Version {
+		return report, broken("the job has version %d, and this worker knows version %d", spec.Version, job.Version)
+	}
+	if spec.Target.SizeBytes <= 0 {
+		return report, broken("the job's target has a size of %d bytes", spec.Target.SizeBytes)
+	}
+	printer := &printer{out: o.Stdout, now: o.Now, interval: o.Interval}
+	defer func() { err = firstError(err, printer.finish()) }()
+	switch {
+	case spec.Source.Blank != nil && spec.Source.HTTP == nil:
+		return runBlank(ctx, spec.Target, printer)
+	case spec.Source.HTTP != nil && spec.Source.Blank == nil:
+		return runHTTP(ctx, spec, o, printer)
+	default:
+		return report, broken("the job must have exactly one source")
+	}
+}
+
+// runBlank makes a disk of zeros.
+func runBlank(ctx context.Context, t job.Target, p *printer) (report transfer.Report, err error) {
+	disk, err := openTarget(t)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = firstError(err, disk.Close()) }()
+	report = transfer.Report{Format: image.Raw, VirtualBytes: disk.Size()}
+	if err := disk.Clear(ctx); err != nil {
+		return report, err
+	}
+	if err := disk.Commit(); err != nil {
+		return report, err
+	}
+	p.progress(disk.Size(), disk.Size())
+	return report, nil
+}
+
+// runHTTP fills a disk from an image behind a URL. Everything that can be checked without the network is checked first.
+func runHTTP(ctx context.Context, spec job.Spec, o Options, p *printer) (report transfer.Report, err error) {
+	checksum, err := stream.ParseChecksum(spec.Source.HTTP.Checksum)
+	if err != nil {
+		return report, &image.Refused{Reason: InvalidChecksum, Message: err.Error()}
+	}
+	options, err := httpOptions(*spec.Source.HTTP, o.HTTP)
+	if err != nil {
+		return report, err
+	}
+	src, err := http.New(options)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = firstError(err, src.Close()) }()
+	disk, err := openTarget(spec.Target)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = firstError(err, disk.Close()) }()
+	return transfer.Run(ctx, transfer.Job{Source: src, Target: disk, Checksum: checksum, Limits: o.Limits, Progress: p.progress})
+}
+
+func openTarget(t job.Target) (target.Target, error) {
+	switch t.Kind {
+	case job.File:
+		return target.OpenFile(target.FileOptions{Path: t.Path, SizeBytes: t.SizeBytes, AllowSmaller: t.AllowSmaller, Preallocate: t.Preallocate})
+	case job.Block:
+		return target.OpenBlock(target.BlockOptions{Path: t.Path, SizeBytes: t.SizeBytes})
+	default:
+		return nil, broken("the job's target is of kind %q; file and block are known", t.Kind)
+	}
+}
+
+func firstError(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+// brokenError is a job that can't be done as it is.
+type brokenError struct{ message string }
+
+func (e *brokenError) Error() string { return e.message }
+
+func broken(format string, args ...any) error { return &brokenError{fmt.Sprintf(format, args...)} }
+
+// unreadable is the error of a mounted file that can't be read.
+func unreadable(path string, err error) error {
+	return &source.Error{Reason: "SecretUnreadable", Err: err, Message: fmt.Sprintf("%s can't be read: %v", path, err)}
+}
