@@ -20,7 +20,7 @@ const memoryVersion = 1
 type Memory struct {
 	Version int       `json:"version"`
 	Claim   types.UID `json:"claim"`
-	// Attempts have ended with a fault.
+	// Attempts have ended with a fault, and were or will be repeated.
 	Attempts int32 `json:"attempts"`
 	// Pod was the last worker whose end is remembered.
 	Pod types.UID `json:"pod,omitempty"`
@@ -51,17 +51,17 @@ func (m Memory) encode() string {
 	return string(b)
 }
 
-// after is the memory once a worker's end is known. An attempt without fault isn't counted, and the next follows at once.
+// after is the memory once a worker's end is known. Only an attempt that is to be repeated because of a fault is counted; after one
+// without fault the next follows at once.
 func (m Memory) after(pod types.UID, r job.Result, ended time.Time) Memory {
 	m.Pod, m.Outcome, m.Reason, m.Message, m.Next = pod, r.Outcome, r.Reason, r.Message, nil
-	if r.Outcome == job.Succeeded || r.Outcome == job.Interrupted {
+	switch r.Outcome {
+	case job.Succeeded, job.Interrupted, job.Refused:
 		return m
 	}
 	m.Attempts++
-	if r.Outcome != job.Refused {
-		wait := max(backoff(m.Attempts), time.Duration(r.RetryAfterSeconds)*time.Second)
-		m.Next = &metav1.Time{Time: ended.Add(wait).Truncate(time.Second)}
-	}
+	wait := max(backoff(m.Attempts), time.Duration(r.RetryAfterSeconds)*time.Second)
+	m.Next = &metav1.Time{Time: ended.Add(wait).Truncate(time.Second)}
 	return m
 }
 
