@@ -136,8 +136,8 @@ func attachable(v volume, r *spec.ControllerPublishVolumeRequest) error {
 	if v.Kind == local && v.Node != node {
 		return status.Errorf(codes.FailedPrecondition, "attach volume %s to node %s: its bytes are on node %s and can't be reached from elsewhere", v.ID, node, v.Node)
 	}
-	if err := supported(v.Kind, r.GetVolumeCapability()); err != nil {
-		return status.Errorf(codes.InvalidArgument, "attach volume %s to node %s: %v", v.ID, node, err)
+	if reason := refusal(v.Kind, r.GetVolumeCapability()); reason != "" {
+		return status.Errorf(codes.InvalidArgument, "attach volume %s to node %s: %s", v.ID, node, reason)
 	}
 	shared := sharedMode(r.GetVolumeCapability())
 	for _, other := range names(v.Published) {
@@ -181,8 +181,8 @@ func (c *controller) ValidateVolumeCapabilities(_ context.Context, r *spec.Valid
 		return nil, err
 	}
 	for _, capability := range r.GetVolumeCapabilities() {
-		if err := supported(v.Kind, capability); err != nil {
-			return &spec.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
+		if reason := refusal(v.Kind, capability); reason != "" {
+			return &spec.ValidateVolumeCapabilitiesResponse{Message: reason}, nil
 		}
 	}
 	return &spec.ValidateVolumeCapabilitiesResponse{Confirmed: &spec.ValidateVolumeCapabilitiesResponse_Confirmed{

@@ -68,8 +68,8 @@ func (c *controller) wanted(r *spec.CreateVolumeRequest) (volume, int64, error) 
 		return volume{}, 0, err
 	}
 	for _, capability := range r.GetVolumeCapabilities() {
-		if err := supported(k, capability); err != nil {
-			return volume{}, 0, status.Error(codes.InvalidArgument, err.Error())
+		if reason := refusal(k, capability); reason != "" {
+			return volume{}, 0, status.Error(codes.InvalidArgument, reason)
 		}
 	}
 	bytes, err := sizeFor(r.GetCapacityRange())
@@ -184,7 +184,7 @@ func (c *controller) GetCapacity(_ context.Context, r *spec.GetCapacityRequest) 
 		return nil, err
 	}
 	for _, capability := range r.GetVolumeCapabilities() {
-		if supported(k, capability) != nil {
+		if refusal(k, capability) != "" {
 			return &spec.GetCapacityResponse{}, nil // the specification: no capacity for what is not served
 		}
 	}

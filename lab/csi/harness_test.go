@@ -102,7 +102,11 @@ func (h *harness) dial(socket string) *grpc.ClientConn {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.t.Cleanup(func() { conn.Close() }) // the error would only say that the server went first
+	h.t.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			h.t.Error(err)
+		}
+	})
 	return conn
 }
 

@@ -106,30 +106,23 @@ func sizeFor(r *spec.CapacityRange) (int64, error) {
 	return size, nil
 }
 
-// supported says whether a volume of this kind can be used with the capability; the error says why not.
-func supported(k kind, c *spec.VolumeCapability) error {
-	shared := false
-	switch mode := c.GetAccessMode().GetMode(); mode {
-	case spec.VolumeCapability_AccessMode_UNKNOWN:
-		return fmt.Errorf("a volume capability has no access mode")
-	case spec.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY:
-		shared = true
-	case spec.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER, spec.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER:
-		shared = true
-		if c.GetMount() != nil {
-			return fmt.Errorf("access mode %s is not served for filesystems: an ext4 written from two nodes is lost; use volumeMode Block", mode)
-		}
+// refusal says why a volume of this kind can't be used with the capability; empty if it can.
+func refusal(k kind, c *spec.VolumeCapability) string {
+	mode := c.GetAccessMode().GetMode()
+	fsType := c.GetMount().GetFsType()
+	switch {
+	case mode == spec.VolumeCapability_AccessMode_UNKNOWN:
+		return "a volume capability has no access mode"
+	case c.GetBlock() == nil && c.GetMount() == nil:
+		return "a volume capability is neither block nor mount"
+	case c.GetMount() != nil && sharedMode(c) && mode != spec.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY:
+		return fmt.Sprintf("access mode %s is not served for filesystems: an ext4 written from two nodes is lost; use volumeMode Block", mode)
+	case sharedMode(c) && k == local:
+		return fmt.Sprintf("access mode %s needs a %s volume: a %s one is on one node only", mode, replicated, local)
+	case fsType != "" && fsType != "ext4":
+		return fmt.Sprintf("filesystem %q is not served: only ext4 is", fsType)
 	}
-	if shared && k == local {
-		return fmt.Errorf("access mode %s needs a %s volume: a %s one is on one node only", c.GetAccessMode().GetMode(), replicated, local)
-	}
-	if c.GetBlock() == nil && c.GetMount() == nil {
-		return fmt.Errorf("a volume capability is neither block nor mount")
-	}
-	if fsType := c.GetMount().GetFsType(); fsType != "" && fsType != "ext4" {
-		return fmt.Errorf("filesystem %q is not served: only ext4 is", fsType)
-	}
-	return nil
+	return ""
 }
 
 // sharedMode says whether the access mode lets several nodes attach the volume at once.

@@ -76,7 +76,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.URL.Path == "/ca.pem" && len(s.options.AuthorityPEM) > 0:
 		w.Header().Set("Content-Type", "application/x-pem-file")
-		w.Write(s.options.AuthorityPEM) // an error means that the client has gone
+		send(w, s.options.AuthorityPEM)
 		return
 	case r.Method == http.MethodPost:
 		s.control(w, r)

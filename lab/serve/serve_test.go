@@ -271,7 +271,7 @@ func TestAuthorityIsTrustedForTheNamesItIssues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listening := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }))
+	listening := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { send(w, []byte("hello")) }))
 	listening.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
 	listening.Config.ErrorLog = nil
 	listening.StartTLS()

@@ -111,6 +111,13 @@ func (s *shaper) pace(next int64) error {
 	}
 }
 
+// send writes a whole body.
+func send(w http.ResponseWriter, body []byte) {
+	if _, err := w.Write(body); err != nil {
+		panic(http.ErrAbortHandler) // the client has gone
+	}
+}
+
 // copyAll sends the content; a body that must be chunked is flushed early, else net/http would add the length of a
 // short one by itself.
 func copyAll(w http.ResponseWriter, content io.Reader, chunked bool) {

@@ -78,5 +78,5 @@ func (s *Server) writeStats(w http.ResponseWriter) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Write(raw) // an error means that the client has gone
+	send(w, raw)
 }

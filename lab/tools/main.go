@@ -28,7 +28,7 @@ func commands() map[string]command {
 	return map[string]command{"pause": pause, "sleep": sleep, "serve": serveCommand, "get": get, "hash": hash}
 }
 
-const usage = "usage: lab-tools pause | sleep DURATION | serve --dir DIR | get URL | hash PATH..."
+const usage = "usage: lab-tools pause | sleep DURATION | serve --dir DIR | get URL | hash PATH"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -42,7 +42,7 @@ func main() {
 
 func run(ctx context.Context, arguments []string, out io.Writer) error {
 	if len(arguments) == 0 {
-		return errors.New(usage)
+		return errors.New("no command is given: " + usage)
 	}
 	do, ok := commands()[arguments[0]]
 	if !ok {
