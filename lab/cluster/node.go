@@ -101,7 +101,9 @@ volumePluginDir: %q
 # A full disk of the machine is for people to see, not for kubelets to clean up behind a test's back.
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%%, imagefs.available: 1%%}
 imageGCHighThresholdPercent: 100
-nodeStatusUpdateFrequency: 20s
+# A kubelet uses an attached volume only after it has told the API server so with its status: this is a pod's wait for
+# its disk. Unchanged statuses are not sent.
+nodeStatusUpdateFrequency: 2s
 nodeStatusReportFrequency: 5m
 volumeStatsAggPeriod: 5m
 serializeImagePulls: false
