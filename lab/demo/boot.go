@@ -98,7 +98,7 @@ func bootWith(ctx context.Context, way accelerator, device string, out io.Writer
 	}
 	exited := make(chan error, 1)
 	go func() { exited <- qemu.Wait() }()
-	verdict := watch(ctx, way, screen, exited)
+	verdict := awaitPrompt(ctx, way, screen, exited)
 	if !errors.Is(verdict, errExited) {
 		// Its own end is of no interest after the verdict.
 		_ = qemu.Process.Kill()
@@ -117,8 +117,8 @@ func bootWith(ctx context.Context, way accelerator, device string, out io.Writer
 // errExited means that QEMU ended by itself.
 var errExited = errors.New("the virtual machine ended by itself")
 
-// watch waits for the prompt and returns nil, or says why it won't come.
-func watch(ctx context.Context, way accelerator, screen *console, exited <-chan error) error {
+// awaitPrompt waits for the prompt and returns nil, or says why it won't come.
+func awaitPrompt(ctx context.Context, way accelerator, screen *console, exited <-chan error) error {
 	total := time.NewTimer(way.total)
 	defer total.Stop()
 	quiet := time.NewTimer(way.first)

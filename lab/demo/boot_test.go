@@ -58,7 +58,7 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-func TestWatch(t *testing.T) {
+func TestAwaitPrompt(t *testing.T) {
 	way := accelerator{name: "test", first: 8 * time.Second, silence: 30 * time.Second, total: 2 * time.Minute}
 	ended := errors.New("exit status 1")
 	tests := map[string]struct {
@@ -104,7 +104,7 @@ func TestWatch(t *testing.T) {
 				guest.Go(func() { test.guest(screen, exited) })
 				defer guest.Wait()
 				got := ""
-				if err := watch(t.Context(), way, screen, exited); err != nil {
+				if err := awaitPrompt(t.Context(), way, screen, exited); err != nil {
 					got = err.Error()
 				}
 				if diff := cmp.Diff(test.want, got); diff != "" {
@@ -115,11 +115,11 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-func TestWatchEndsWithItsContext(t *testing.T) {
+func TestAwaitPromptEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("the user pressed ^C")
 	cancel(stopped)
-	if err := watch(ctx, kvm(), newConsole(&bytes.Buffer{}), nil); !errors.Is(err, stopped) {
+	if err := awaitPrompt(ctx, kvm(), newConsole(&bytes.Buffer{}), nil); !errors.Is(err, stopped) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -52,8 +52,16 @@ func tail(text string, n int) string {
 	if len(lines) > n {
 		lines = lines[len(lines)-n:]
 	}
+	return indent(strings.Join(lines, "\n"))
+}
+
+// indent gives each line a margin.
+func indent(text string) string {
+	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		lines[i] = "    " + strings.TrimRight(line, "\r")
+		if lines[i] = strings.TrimRight(line, "\r"); lines[i] != "" {
+			lines[i] = "  " + lines[i]
+		}
 	}
 	return strings.Join(lines, "\n")
 }
