@@ -28,7 +28,7 @@ test: go ## All tests: static checks, units, the API against a real API server, 
 test-all: go ## As test, with the long scenarios, the race detector everywhere and the linter
 	$(LAB) test --all
 
-test-unit: go ## Unit tests only: quick, no root, no cluster
+test-unit: go ## Unit tests only: quick, no cluster
 	$(LAB) test --only unit
 
 test-apiserver: go ## Only the tests against a real API server
@@ -87,7 +87,7 @@ build: go ## Build bin/vmdisk, one static binary (it also works as kubectl-vmdis
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/vmdisk ./cmd/vmdisk
 
 image: go ## Build the image IMAGE as dist/vmdisk-image.tar, without Docker; load or push it with any tool
-	go run ./lab/deploy/cmd/build-image -image $(IMAGE) -out dist/vmdisk-image.tar
+	$(LAB) image $(IMAGE) dist/vmdisk-image.tar
 
 manifests: go ## Write dist/crds.yaml and dist/install.yaml, for IMAGE: what to apply to an existing cluster, in this order
 	@mkdir -p dist

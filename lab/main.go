@@ -11,16 +11,22 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"vmdisk.io/vmdisk/lab/cluster"
+	"vmdisk.io/vmdisk/lab/suite"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	log.SetLogger(logr.Discard()) // the libraries' own chatter; what matters comes as errors
 	if err := command().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "lab:", err)
+		if !errors.Is(err, suite.ErrFailed) { // that one has told everything, and its count is to be the last line
+			fmt.Fprintln(os.Stderr, "lab:", err)
+		}
 		os.Exit(1)
 	}
 }
@@ -56,6 +62,7 @@ func command() *cobra.Command {
 			RunE: func(_ *cobra.Command, args []string) error { return kubectl(args) },
 		},
 	)
+	root.AddCommand(productCommands()...)
 	return root
 }
 

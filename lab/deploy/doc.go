@@ -1,3 +1,3 @@
-// Package deploy builds vmdisk's image and installs vmdisk in a cluster: whole, with the image, in the lab, and only the
-// kinds and objects in an API server that tests started. It must not know what vmdisk does.
+// Package deploy builds vmdisk's images and installs vmdisk in a cluster: whole, with the images, in the lab, and only
+// the kinds and objects in an API server that a test started. It must not know what vmdisk does.
 package deploy
