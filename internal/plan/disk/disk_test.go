@@ -1,0 +1,181 @@
+package disk
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vmdisk.io/vmdisk/api/v1alpha1"
+	"vmdisk.io/vmdisk/internal/action"
+)
+
+func vmdisk(change func(*v1alpha1.VMDisk)) *v1alpha1.VMDisk {
+	d := &v1alpha1.VMDisk{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "web-root", UID: "disk-uid", Generation: 1},
+		Spec:       v1alpha1.VMDiskSpec{Storage: new(resource.MustParse("20Gi"))},
+	}
+	if change != nil {
+		change(d)
+	}
+	return d
+}
+
+// made is the DataVolume that a disk is made through, in a phase.
+func made(d *v1alpha1.VMDisk, phase cdiv1.DataVolumePhase, conditions ...cdiv1.DataVolumeCondition) *cdiv1.DataVolume {
+	dv := World{Disk: d}.render()
+	dv.Status.Phase, dv.Status.Conditions, dv.Status.Progress = phase, conditions, "N/A"
+	return dv
+}
+
+func condition(kind cdiv1.DataVolumeConditionType, status corev1.ConditionStatus, reason, message string) cdiv1.DataVolumeCondition {
+	return cdiv1.DataVolumeCondition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+const (
+	runs  = cdiv1.DataVolumeRunning
+	bound = cdiv1.DataVolumeBound
+)
+
+func TestConditions(t *testing.T) {
+	type said struct {
+		Status          metav1.ConditionStatus
+		Reason, Message string
+	}
+	plain := vmdisk(nil)
+	resting := vmdisk(func(d *v1alpha1.VMDisk) { d.Spec.BindImmediately = new(false) })
+	image := vmdisk(func(d *v1alpha1.VMDisk) {
+		d.Spec.Source = &v1alpha1.Source{Image: &v1alpha1.NamedSource{Name: "debian"}}
+	})
+	grown := vmdisk(nil)
+	grown.Spec.Storage = new(resource.MustParse("30Gi"))
+	for name, c := range map[string]struct {
+		world            World
+		ready, workloads said
+	}{
+		"a new disk": {
+			World{Disk: plain},
+			said{"True", Accepted, "the disk is made through DataVolume web-root"},
+			said{"False", DataVolumeNotReady, "DataVolume web-root is not there yet"},
+		},
+		"a source that this version lacks": {
+			World{Disk: image},
+			said{"False", SourceNotServed, "this version of vmdisk does not serve source.image: use source.http, or no source for a blank disk"},
+			said{"False", DataVolumeNotReady, "this version of vmdisk does not serve source.image: use source.http, or no source for a blank disk"},
+		},
+		"somebody else's DataVolume": {
+			World{Disk: plain, DataVolume: &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: "web-root"}}},
+			said{"False", DataVolumeExists, "DataVolume web-root exists already and is not this disk's: delete it, or choose another name for the disk"},
+			said{"False", DataVolumeNotReady, "DataVolume web-root exists already and is not this disk's: delete it, or choose another name for the disk"},
+		},
+		"a quota has no room": {
+			World{Disk: plain, DataVolume: made(plain, cdiv1.Pending, condition(bound, "False", "ErrExceededQuota", `quota "q" has no room`))},
+			said{"True", Accepted, "the disk is made through DataVolume web-root"},
+			said{"False", DataVolumeNotReady, `DataVolume web-root is Pending: quota "q" has no room`},
+		},
+		"the source fails": {
+			World{Disk: plain, DataVolume: made(plain, cdiv1.ImportInProgress, condition(bound, "True", "Bound", "PVC web-root Bound"), condition(runs, "False", "Error", "404 Not Found from https://x/y (attempt 2; the next try is at 20:00:10 UTC)"))},
+			said{"True", Accepted, "the disk is made through DataVolume web-root"},
+			said{"False", DataVolumeNotReady, "DataVolume web-root is ImportInProgress: 404 Not Found from https://x/y (attempt 2; the next try is at 20:00:10 UTC)"},
+		},
+		"a retry runs": {
+			World{Disk: plain, DataVolume: made(plain, cdiv1.ImportInProgress, condition(runs, "True", "Pod is running", "attempt 3 runs; attempt 2 ended with: 404 Not Found from https://x/y"))},
+			said{"True", Accepted, "the disk is made through DataVolume web-root"},
+			said{"False", DataVolumeNotReady, "DataVolume web-root is ImportInProgress: attempt 3 runs; attempt 2 ended with: 404 Not Found from https://x/y"},
+		},
+		"the bytes are there": {
+			World{Disk: plain, DataVolume: made(plain, cdiv1.Succeeded)},
+			said{"True", Accepted, "the disk is made through DataVolume web-root"},
+			said{"True", Succeeded, "DataVolume web-root is Succeeded: the disk holds its bytes"},
+		},
+		"it rests until its machine comes": {
+			World{Disk: resting, DataVolume: made(resting, cdiv1.WaitForFirstConsumer)},
+			said{"True", Accepted, "the disk is made through DataVolume web-root"},
+			said{"True", WaitingForConsumer, "DataVolume web-root is WaitForFirstConsumer: with bindImmediately off, the disk is filled when its virtual machine starts"},
+		},
+		"it waits though it was told not to": {
+			World{Disk: plain, DataVolume: made(plain, cdiv1.WaitForFirstConsumer)},
+			said{"True", Accepted, "the disk is made through DataVolume web-root"},
+			said{"False", DataVolumeNotReady, "DataVolume web-root is WaitForFirstConsumer"},
+		},
+		"it was asked to grow": {
+			World{Disk: grown, DataVolume: made(plain, cdiv1.Succeeded)},
+			said{"False", GrowthNotServed, "the disk was made with 20Gi and stays so: this version of vmdisk does not grow disks"},
+			said{"True", Succeeded, "DataVolume web-root is Succeeded: the disk holds its bytes"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Plan(c.world, time.Unix(1, 0))
+			var got []said
+			for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionWorkloadsReady} {
+				f := meta.FindStatusCondition(d.Status.Conditions, kind)
+				got = append(got, said{f.Status, f.Reason, f.Message})
+			}
+			if diff := cmp.Diff([]said{c.ready, c.workloads}, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestARetryThatMeetsTheSameAgainIsSilent(t *testing.T) {
+	d := vmdisk(nil)
+	w := World{Disk: d}
+	step := func(message string, status corev1.ConditionStatus) []action.Event {
+		w.DataVolume = made(d, cdiv1.ImportInProgress, condition(runs, status, "Error", message))
+		decision := Plan(w, time.Unix(1, 0))
+		w.Disk = w.Disk.DeepCopy()
+		w.Disk.Status = decision.Status
+		return decision.Events
+	}
+	var got [][]action.Event
+	got = append(got,
+		step("", "True"),
+		step("404 from x (attempt 1; the next try is at 20:00:05 UTC)", "False"),
+		step("attempt 2 runs; attempt 1 ended with: 404 from x", "True"),
+		step("404 from x (attempt 2; the next try is at 20:00:15 UTC)", "False"),
+		step("no such host x (attempt 3; the next try is at 20:00:35 UTC)", "False"),
+	)
+	want := [][]action.Event{
+		{{Type: "Normal", Reason: "ImportInProgress", Message: "DataVolume web-root is ImportInProgress"}},
+		{{Type: "Warning", Reason: "Error", Message: "404 from x"}},
+		nil, nil,
+		{{Type: "Warning", Reason: "Error", Message: "no such host x"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTheDataVolumeThatMakesADisk(t *testing.T) {
+	d := vmdisk(func(d *v1alpha1.VMDisk) {
+		d.Labels = map[string]string{"app": "web"}
+		d.Spec.Optical = true
+		d.Spec.Source = &v1alpha1.Source{HTTP: &v1alpha1.HTTPSource{URL: "https://x/y", CertConfigMap: "ca", ExtraHeaders: []string{"A: b"}}}
+	})
+	want := &cdiv1.DataVolume{
+		TypeMeta: metav1.TypeMeta{APIVersion: "cdi.kubevirt.io/v1beta1", Kind: "DataVolume"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "tenant-a", Name: "web-root", Labels: map[string]string{"app": "web"},
+			Annotations:     map[string]string{"cdi.kubevirt.io/storage.bind.immediate.requested": "true", "vm-disk.cozystack.io/optical": "true"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "vmdisk.io/v1alpha1", Kind: "VMDisk", Name: "web-root", UID: "disk-uid", Controller: new(true), BlockOwnerDeletion: new(true)}},
+		},
+		Spec: cdiv1.DataVolumeSpec{
+			Source: &cdiv1.DataVolumeSource{HTTP: &cdiv1.DataVolumeSourceHTTP{URL: "https://x/y", CertConfigMap: "ca", ExtraHeaders: []string{"A: b"}}},
+			Storage: &cdiv1.StorageSpec{
+				StorageClassName: new("replicated"),
+				Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("20Gi")}},
+			},
+		},
+	}
+	got := Plan(World{Disk: d, DefaultClass: "replicated"}, time.Unix(1, 0)).Actions
+	if diff := cmp.Diff([]action.Action{action.Create{Object: want}}, got); diff != "" {
+		t.Error(diff)
+	}
+}
