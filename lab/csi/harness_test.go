@@ -3,6 +3,7 @@ package csi
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -187,33 +188,75 @@ const (
 // use stages and publishes a volume on a node and returns the path at which it shows.
 func (h *harness) use(driver, nodeName, id string, c *spec.VolumeCapability) (target string) {
 	h.t.Helper()
-	client := h.node(driver, nodeName)
-	staging, target := h.paths(nodeName, id)
-	if err := os.MkdirAll(staging, 0o755); err != nil {
+	if err := h.tryUse(driver, nodeName, id, c); err != nil {
 		h.t.Fatal(err)
 	}
+	_, target = h.paths(nodeName, id)
+	return target
+}
+
+func (h *harness) tryUse(driver, nodeName, id string, c *spec.VolumeCapability) error {
+	client := h.node(driver, nodeName)
+	staging, target := h.paths(nodeName, id)
 	if _, err := client.NodeStageVolume(h.t.Context(), &spec.NodeStageVolumeRequest{
 		VolumeId: id, StagingTargetPath: staging, VolumeCapability: c}); err != nil {
-		h.t.Fatalf("stage: %v", err)
+		return fmt.Errorf("stage %s: %w", id, err)
 	}
 	if _, err := client.NodePublishVolume(h.t.Context(), &spec.NodePublishVolumeRequest{
 		VolumeId: id, StagingTargetPath: staging, TargetPath: target, VolumeCapability: c}); err != nil {
-		h.t.Fatalf("publish: %v", err)
+		return fmt.Errorf("publish %s: %w", id, err)
 	}
-	return target
+	return nil
 }
 
 // release undoes use.
 func (h *harness) release(driver, nodeName, id string) {
 	h.t.Helper()
+	if err := h.tryRelease(driver, nodeName, id); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *harness) tryRelease(driver, nodeName, id string) error {
 	client := h.node(driver, nodeName)
 	staging, target := h.paths(nodeName, id)
 	if _, err := client.NodeUnpublishVolume(h.t.Context(), &spec.NodeUnpublishVolumeRequest{VolumeId: id, TargetPath: target}); err != nil {
-		h.t.Fatalf("unpublish: %v", err)
+		return fmt.Errorf("unpublish %s: %w", id, err)
 	}
 	if _, err := client.NodeUnstageVolume(h.t.Context(), &spec.NodeUnstageVolumeRequest{VolumeId: id, StagingTargetPath: staging}); err != nil {
-		h.t.Fatalf("unstage: %v", err)
+		return fmt.Errorf("unstage %s: %w", id, err)
 	}
+	return nil
+}
+
+// roundTrip writes to the volume in one use and reads it in the next.
+func (h *harness) roundTrip(driver, nodeName, id string, c *spec.VolumeCapability, text string) error {
+	if err := h.tryUse(driver, nodeName, id, c); err != nil {
+		return err
+	}
+	_, file := h.paths(nodeName, id)
+	if c.GetMount() != nil {
+		file = filepath.Join(file, "file")
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return err
+	}
+	if err := h.tryRelease(driver, nodeName, id); err != nil {
+		return err
+	}
+	if err := h.tryUse(driver, nodeName, id, c); err != nil {
+		return err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	got := make([]byte, len(text))
+	if _, err := io.ReadFull(f, got); err != nil || string(got) != text {
+		return fmt.Errorf("volume %s reads %q (%w), want %q", id, got, err, text)
+	}
+	return nil
 }
 
 func (h *harness) paths(nodeName, id string) (staging, target string) {

@@ -2,9 +2,11 @@ package csi
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
@@ -227,4 +229,47 @@ func TestASecondProcessIsRefused(t *testing.T) {
 	if err := Run(ctx, second); err == nil || !strings.Contains(err.Error(), "another driver process") {
 		t.Errorf("a second process on the same state got %v", err)
 	}
+}
+
+func TestFilesystemsCostLessThanWhatDisksAreEnlargedBy(t *testing.T) {
+	h := start(t)
+	h.stop()
+	h.config.Nodes[0].CapacityBytes = 100 * gib
+	h.run()
+	for name, bytes := range map[string]int64{"64mi": 64 * mib, "600mi": 600 * mib, "1gi": gib, "5gi": 5 * gib} {
+		id := h.create(plain, request(name, bytes, filesystem(writer))).GetVolumeId()
+		target := h.use(plain, "node-a", id, filesystem(writer))
+		var s unix.Statfs_t
+		if err := unix.Statfs(target, &s); err != nil {
+			t.Fatal(err)
+		}
+		if free := int64(s.Bavail) * s.Bsize; free < bytes*94/100 {
+			t.Errorf("of a volume of %d bytes only %d are free", bytes, free)
+		}
+		h.release(plain, "node-a", id)
+	}
+}
+
+func TestManyVolumesAtOnce(t *testing.T) {
+	h := start(t)
+	var wait sync.WaitGroup
+	for i := range 12 {
+		wait.Go(func() {
+			c, text := block(writer), fmt.Sprintf("volume %d", i)
+			if i%2 == 0 {
+				c = filesystem(writer)
+			}
+			r := request(fmt.Sprintf("pvc-%d", i), 16*mib, c)
+			r.AccessibilityRequirements = onNode(plain, "node-b")
+			created, err := spec.NewControllerClient(h.dial(h.config.Drivers[1].ControllerSocket)).CreateVolume(t.Context(), r)
+			if err != nil {
+				t.Errorf("create %s: %v", r.GetName(), err)
+				return
+			}
+			if err := h.roundTrip(plain, "node-b", created.GetVolume().GetVolumeId(), c, text); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
 }
