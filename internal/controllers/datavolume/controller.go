@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -52,6 +53,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	})
 }
 
+// atOnce is how many DataVolumes are reconciled side by side: reading a worker's log takes its time, and must not hold up the others.
+const atOnce = 8
+
 // Setup says what wakes the reconciler: the DataVolume and its children, and whatever a waiting one may wait for.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	waiting := handler.EnqueueRequestsFromMapFunc(r.unfinished)
@@ -68,5 +72,6 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&corev1.LimitRange{}, waiting).
 		Watches(&storagev1.StorageClass{}, waiting).
 		Watches(&cdiv1.StorageProfile{}, waiting).
+		WithOptions(controller.Options{MaxConcurrentReconciles: atOnce}).
 		Complete(r)
 }

@@ -236,6 +236,7 @@ func dataVolume(change func(*cdiv1.DataVolume)) *cdiv1.DataVolume {
 func class(name string, mode storagev1.VolumeBindingMode) storagev1.StorageClass {
 	return storagev1.StorageClass{
 		ObjectMeta:        metav1.ObjectMeta{Name: name, Annotations: map[string]string{cdi.DefaultClass: "true"}},
+		Provisioner:       "csi.example",
 		VolumeBindingMode: &mode,
 	}
 }

@@ -70,8 +70,11 @@ func (f *flow) boundCondition() condition {
 		return condition{corev1.ConditionTrue, cdi.ReasonBound, fmt.Sprintf("PVC %s Bound", f.Claim.Name)}
 	default:
 		c := condition{corev1.ConditionFalse, cdi.ReasonPending, fmt.Sprintf("PVC %s Pending", f.Claim.Name)}
-		if w, ok := lastWarning(f.Warnings, string(f.Claim.UID)); ok {
+		switch w, ok := lastWarning(f.Warnings, string(f.Claim.UID)); {
+		case ok:
 			c.message += ": " + cause.Complaint(w.Reason, w.Message)
+		case f.volume.Class != nil:
+			c.message += fmt.Sprintf(": %s has not made its volume yet", f.volume.Class.Provisioner)
 		}
 		return c
 	}
