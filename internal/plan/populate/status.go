@@ -63,21 +63,27 @@ func (f *flow) readyCondition(v verdict) condition {
 	return c
 }
 
-// boundCondition is the claim's own state, with the last complaint about it while it isn't bound.
+// boundCondition is the claim's own state.
 func (f *flow) boundCondition() condition {
-	switch f.Claim.Status.Phase {
-	case corev1.ClaimBound:
+	if f.Claim.Status.Phase == corev1.ClaimBound {
 		return condition{corev1.ConditionTrue, cdi.ReasonBound, fmt.Sprintf("PVC %s Bound", f.Claim.Name)}
-	default:
-		c := condition{corev1.ConditionFalse, cdi.ReasonPending, fmt.Sprintf("PVC %s Pending", f.Claim.Name)}
-		switch w, ok := lastWarning(f.Warnings, string(f.Claim.UID)); {
-		case ok:
-			c.message += ": " + cause.Complaint(w.Reason, w.Message)
-		case f.volume.Class != nil:
-			c.message += fmt.Sprintf(": %s has not made its volume yet", f.volume.Class.Provisioner)
-		}
-		return c
 	}
+	return f.pending()
+}
+
+// pending is the state of a claim that isn't bound: the last complaint about it, or else whom it waits for.
+func (f *flow) pending() condition {
+	c := condition{corev1.ConditionFalse, cdi.ReasonPending, fmt.Sprintf("PVC %s Pending", f.DataVolume.Name)}
+	if f.Claim != nil {
+		if w, ok := lastWarning(f.Warnings, string(f.Claim.UID)); ok {
+			c.message += ": " + cause.Complaint(w.Reason, w.Message)
+			return c
+		}
+	}
+	if f.volume.Class != nil {
+		c.message += fmt.Sprintf(": %s has not made its volume yet", f.volume.Class.Provisioner)
+	}
+	return c
 }
 
 // timed puts times to a condition: a transition is a change of status, a heartbeat is any change.

@@ -94,7 +94,7 @@ func made(f *flow) *verdict {
 		v.ready = v.bound.reason
 	default:
 		f.do(action.Create{Object: newClaim(f.World, f.volume)})
-		v.bound.reason, v.bound.message = cdi.ReasonPending, fmt.Sprintf("PVC %s Pending", f.DataVolume.Name)
+		v.bound = f.pending()
 	}
 	return v
 }
