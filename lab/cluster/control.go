@@ -156,7 +156,8 @@ func firewall() component {
 			"--iptables-sync-period=5m",
 			"--health-port=20244",
 		},
-		ready: httpOK("http://127.0.0.1:20244/healthz"),
+		respawn: true,
+		ready:   httpOK("http://127.0.0.1:20244/healthz"),
 	}
 }
 

@@ -1,23 +1,16 @@
 package cluster
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"os"
-	"runtime"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"golang.org/x/sync/errgroup"
+
+	"vmdisk.io/vmdisk/lab/image"
 )
 
 // Load imports a docker-style image archive into both nodes, under the names that the archive gives its images. Pods
@@ -59,8 +52,9 @@ func loadOwnImages(ctx context.Context) error {
 			continue
 		}
 		archive := within("image.tar")
-		if err := oneProgramImage(archive, ref, path); err != nil {
-			return fmt.Errorf("make the image %s: %w", ref, err)
+		files := []image.File{{Path: "/program", Source: path, Mode: 0o755}}
+		if _, err := image.Build(archive, ref, files, image.Config{Entrypoint: []string{"/program"}}); err != nil {
+			return err
 		}
 		if err := Load(ctx, archive); err != nil {
 			return err
@@ -81,46 +75,4 @@ func loaded(ctx context.Context, ref string) bool {
 		}
 	}
 	return true
-}
-
-// oneProgramImage writes an archive of an image that holds nothing but one static program, which it runs.
-func oneProgramImage(archive, ref, path string) error {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	tag, err := name.NewTag(ref)
-	if err != nil {
-		return err
-	}
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
-	if err := w.WriteHeader(&tar.Header{Name: "program", Mode: 0o755, Size: int64(len(content))}); err != nil {
-		return err
-	}
-	if _, err := w.Write(content); err != nil {
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	opened, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer.Bytes())), nil })
-	if err != nil {
-		return err
-	}
-	image, err := mutate.AppendLayers(empty.Image, opened)
-	if err != nil {
-		return err
-	}
-	config, err := image.ConfigFile()
-	if err != nil {
-		return err
-	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", runtime.GOARCH
-	config.Config = v1.Config{Entrypoint: []string{"/program"}}
-	if image, err = mutate.ConfigFile(image, config); err != nil {
-		return err
-	}
-	return tarball.WriteToFile(archive, tag, image)
 }

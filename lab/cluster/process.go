@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,8 @@ type component struct {
 	name string
 	argv []string
 	env  []string
+	// respawn starts the process again whenever it ends, as a pod's would be: sidecars end when they lose their driver.
+	respawn bool
 	// files are written before the start (path to content); a change of one restarts the component.
 	files map[string]string
 	// prepare runs before the start, after the files are written.
@@ -84,12 +87,25 @@ func (c component) digest() string {
 		panic(err)
 	}
 	h.Write(encoded)
-	if path, err := filepath.EvalSymlinks(c.argv[0]); err == nil {
-		if info, err := os.Stat(path); err == nil {
-			fmt.Fprintln(h, info.Size(), info.ModTime().UnixNano())
+	h.Write(buildID(c.argv[0]))
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// buildID is what the compiler or linker noted in a program to tell its builds apart; empty if there is no such note.
+func buildID(path string) []byte {
+	file, err := elf.Open(path)
+	if err != nil { // starting it will say so
+		return nil
+	}
+	defer file.Close()
+	for _, name := range []string{".note.go.buildid", ".note.gnu.build-id"} {
+		if section := file.Section(name); section != nil {
+			if id, err := section.Data(); err == nil {
+				return id
+			}
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
+	return nil
 }
 
 // ensure has the component running from its current program, flags and files, and ready. It reports whether it had to
@@ -133,7 +149,11 @@ func (c component) start(digest string) error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(c.argv[0], c.argv[1:]...)
+	argv := c.argv
+	if c.respawn {
+		argv = append([]string{"/bin/sh", "-c", `while :; do "$@"; sleep 0.3; done`, c.name}, argv...)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), envDir+"="+Dir())
 	cmd.Env = append(cmd.Env, c.env...)
 	cmd.Dir = "/"
@@ -199,14 +219,14 @@ func poll(ctx context.Context, patience time.Duration, check func(ctx context.Co
 	}
 }
 
-// stop ends a component: politely, and after the given time by force. One that doesn't run is stopped already.
+// stop ends a component with its process group: politely, and after the given time by force. One that doesn't run is stopped already.
 func stop(name string, polite time.Duration) error {
 	r := running(name)
 	if r == nil {
 		return removeFile(pidFile(name))
 	}
 	if polite > 0 {
-		if err := signal(r.PID, syscall.SIGTERM); err != nil {
+		if err := signal(-r.PID, syscall.SIGTERM); err != nil {
 			return fmt.Errorf("stop %s: %w", name, err)
 		}
 	}
@@ -214,7 +234,7 @@ func stop(name string, polite time.Duration) error {
 	for killed := false; running(name) != nil; time.Sleep(20 * time.Millisecond) {
 		if !killed && !time.Now().Before(deadline) {
 			killed, deadline = true, time.Now().Add(10*time.Second)
-			if err := signal(r.PID, syscall.SIGKILL); err != nil {
+			if err := signal(-r.PID, syscall.SIGKILL); err != nil {
 				return fmt.Errorf("kill %s: %w", name, err)
 			}
 		} else if killed && time.Now().After(deadline) {
@@ -224,7 +244,7 @@ func stop(name string, polite time.Duration) error {
 	return removeFile(pidFile(name))
 }
 
-// signal sends a signal; a process that is gone already needs none.
+// signal sends a signal; a process that is gone already needs none. A negative number is a process group, as in kill(2).
 func signal(pid int, sig syscall.Signal) error {
 	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err

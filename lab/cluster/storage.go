@@ -1,8 +1,11 @@
 package cluster
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 
 	"vmdisk.io/vmdisk/lab/csi"
 )
@@ -43,9 +46,21 @@ func csiDriver() (component, error) {
 	}
 	config := within("csi.json")
 	return component{
-		name:  "csi-driver",
-		argv:  []string{program("lab-csi"), "--config", config},
-		files: map[string]string{config: string(encoded)},
+		name:    "csi-driver",
+		argv:    []string{program("lab-csi"), "--config", config},
+		files:   map[string]string{config: string(encoded)},
+		respawn: true,
+		ready: func(ctx context.Context) error {
+			var errs []error
+			for _, d := range drivers() {
+				connection, err := new(net.Dialer).DialContext(ctx, "unix", d.ControllerSocket)
+				if err == nil {
+					err = connection.Close()
+				}
+				errs = append(errs, err)
+			}
+			return errors.Join(errs...)
+		},
 	}, nil
 }
 
@@ -63,7 +78,9 @@ func sidecars() []component {
 			"--timeout=60s",
 		}
 		add := func(program string, args ...string) {
-			list = append(list, component{name: program + "-" + d.short, argv: append(append([]string{BinDir() + "/" + program}, common...), args...)})
+			list = append(list, component{
+				name: program + "-" + d.short, argv: append(append([]string{BinDir() + "/" + program}, common...), args...), respawn: true,
+			})
 		}
 		add("csi-provisioner", "--extra-create-metadata", "--default-fstype=ext4", "--feature-gates=Topology=true")
 		add("csi-resizer")

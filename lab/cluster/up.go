@@ -133,9 +133,17 @@ func (s *starter) rest(ctx context.Context, c client.Client) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, component := range append([]component{controllerManager(), kubeScheduler(), kubeProxy(), driver}, sidecars()...) {
+	for _, component := range []component{controllerManager(), kubeScheduler(), kubeProxy()} {
 		group.Go(func() error { return s.ensure(ctx, component) })
 	}
+	group.Go(func() error {
+		for _, component := range append([]component{driver}, sidecars()...) {
+			if err := s.ensure(ctx, component); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	nodes, nodesCtx := errgroup.WithContext(ctx)
 	for _, node := range NodeNames() {
 		nodes.Go(func() error {
