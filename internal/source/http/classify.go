@@ -33,7 +33,7 @@ func classify(err error, from string) *source.Error {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &redirect):
-		return &source.Error{Reason: source.TooManyRedirects, Permanent: true, Err: err, Message: fmt.Sprintf("more than %d redirects from %s, the last to %s", maxRedirects, from, redact(redirect.last))}
+		return &source.Error{Reason: source.TooManyRedirects, Permanent: true, Err: err, Message: fmt.Sprintf("more than %d redirects from %s, the last to %s", maxRedirects, redact(redirect.first), redact(redirect.last))}
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return &source.Error{Reason: source.Timeout, Err: err, Message: fmt.Sprintf("timed out waiting for an answer from %s", from)}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed):
@@ -77,7 +77,7 @@ func classifyDial(err error) *source.Error {
 		return &source.Error{Reason: source.Unreachable, Err: err, Message: fmt.Sprintf("there is no route to %s", dial.address)}
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
 		return &source.Error{Reason: source.Unreachable, Err: err, Message: fmt.Sprintf("this machine's firewall forbids connecting to %s", dial.address)}
-	case errors.As(err, &timeout) && timeout.Timeout():
+	case errors.As(dial.err, &timeout) && timeout.Timeout():
 		return &source.Error{Reason: source.Timeout, Err: err, Message: fmt.Sprintf("timed out connecting to %s; a firewall or NetworkPolicy may be blocking it", dial.address)}
 	default:
 		return &source.Error{Reason: source.Unreachable, Err: err, Message: fmt.Sprintf("can't connect to %s: %v", dial.address, dial.err)}

@@ -50,7 +50,7 @@ func (e *dialError) Error() string { return fmt.Sprintf("connect to %s: %v", e.a
 func (e *dialError) Unwrap() error { return e.err }
 
 // redirectError ends a chain of redirects.
-type redirectError struct{ last *url.URL }
+type redirectError struct{ first, last *url.URL }
 
 func (e *redirectError) Error() string { return fmt.Sprintf("more than %d redirects", maxRedirects) }
 
@@ -59,7 +59,7 @@ func (e *redirectError) Error() string { return fmt.Sprintf("more than %d redire
 // chose that URL.
 func checkRedirect(r *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
-		return &redirectError{last: r.URL}
+		return &redirectError{first: via[0].URL, last: r.URL}
 	}
 	for _, earlier := range append(via[1:len(via):len(via)], r) {
 		if !sameOrigin(via[0].URL, earlier.URL) {
