@@ -24,8 +24,10 @@ type Decoder struct {
 	zstd    *zstd.Decoder
 }
 
-// errShort says that a piece decoded to fewer bytes than it stands for.
-var errShort = errors.New("it ends before it has given all of its bytes")
+var (
+	errShort      = errors.New("it ends before it has given all of its bytes")
+	errNotDeflate = errors.New("it is not a deflate stream")
+)
 
 // Decode fills dst with the decoded form of stored, which may have bytes of something else behind it. An error means
 // that stored is not what it claims to be; dst then holds nothing of use.
@@ -56,7 +58,7 @@ func (d *Decoder) decodeDeflate(dst, stored []byte) error {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return errShort
 		}
-		return fmt.Errorf("inflate: %w", err)
+		return errNotDeflate
 	}
 	return nil
 }

@@ -1,0 +1,88 @@
+package image
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// sectorWith is a sector of noise that begins with text, or has it at an offset.
+func sectorWith(offset int, text string) []byte {
+	b := bytes.Repeat([]byte{0x90, 0x00, 0xf3}, 512)
+	copy(b[offset:], text)
+	return b
+}
+
+func TestDetectKnowsAnImageByItsContent(t *testing.T) {
+	tests := map[string]struct {
+		head []byte
+		want Format
+	}{
+		"qcow2 version 2":                  {sectorWith(0, "QFI\xfb\x00\x00\x00\x02"), QCOW2},
+		"qcow2 version 3":                  {sectorWith(0, "QFI\xfb\x00\x00\x00\x03"), QCOW2},
+		"qcow version 1":                   {sectorWith(0, "QFI\xfb\x00\x00\x00\x01"), QCOW1},
+		"vmdk, sparse":                     {sectorWith(0, "KDMV\x01\x00"), VMDK},
+		"vmdk, descriptor":                 {[]byte("# Disk DescriptorFile\nversion=1\n"), VMDK},
+		"vhd, dynamic":                     {sectorWith(0, "conectix"), VHD},
+		"vhdx":                             {sectorWith(0, "vhdxfile"), VHDX},
+		"vdi":                              {sectorWith(0x40, "\x7f\x10\xda\xbe"), VDI},
+		"gzip":                             {sectorWith(0, "\x1f\x8b\x08\x00"), Gzip},
+		"xz":                               {sectorWith(0, "\xfd7zXZ\x00"), XZ},
+		"zstd":                             {sectorWith(0, "\x28\xb5\x2f\xfd"), Zstandard},
+		"zstd, a skippable frame first":    {sectorWith(0, "\x5e\x2a\x4d\x18"), Zstandard},
+		"bzip2":                            {sectorWith(0, "BZh91AY&SY"), Bzip2},
+		"tar, as an OVA is":                {sectorWith(257, "ustar\x0000"), Tar},
+		"zip":                              {sectorWith(0, "PK\x03\x04"), Zip},
+		"an error page":                    {[]byte("\r\n <!DOCTYPE html>\n<html>" + strings.Repeat("x", 600)), HTML},
+		"an error page of an object store": {[]byte("\xef\xbb\xbf<?xml version='1.0'?><Error><Code>AccessDenied"), HTML},
+		"a text":                           {[]byte(strings.Repeat("not found, näy, 見\n", 60)), Text},
+		"a short text":                     {[]byte("nope"), Text},
+		"nothing":                          {nil, Short},
+		"511 bytes":                        {make([]byte, 511), Short},
+		"a sector of zeros":                {make([]byte, 512), Raw},
+		"a boot sector":                    {sectorWith(0, "\xeb\x63\x90"), Raw},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, Detect(test.head)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestEveryFormatThatIsNotReadIsRefusedByName(t *testing.T) {
+	for _, m := range magics() {
+		err := RefuseFormat(m.format)
+		var refused *Refused
+		switch {
+		case m.format == QCOW2:
+			if err != nil {
+				t.Error(err)
+			}
+		case !errors.As(err, &refused), refused.Reason != UnsupportedFormat, !strings.Contains(refused.Message, string(m.format)):
+			t.Errorf("%s: %v", m.format, err)
+		}
+	}
+}
+
+func FuzzDetect(f *testing.F) {
+	for _, m := range magics() {
+		f.Add(sectorWith(m.offset, m.bytes))
+		f.Add([]byte(m.bytes))
+	}
+	f.Add([]byte("<html>"))
+	f.Add([]byte("\xef\xbb\xbf text \xc3"))
+	f.Fuzz(func(t *testing.T, head []byte) {
+		format := Detect(head)
+		if format == Raw && len(head) < SectorSize {
+			t.Fatalf("%d bytes are not a disk", len(head))
+		}
+		if err := RefuseFormat(format); (err == nil) != (format == Raw || format == QCOW2) {
+			t.Fatalf("%s: %v", format, err)
+		}
+	})
+}
