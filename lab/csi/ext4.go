@@ -43,21 +43,27 @@ func ext4Bytes(device string) (bytes int64, ok bool, err error) {
 	return blocks << (10 + binary.LittleEndian.Uint32(super[blockSizeOffset:])), true, nil
 }
 
+// fills says whether the filesystem on the device, if there is one, is as large as the device.
+func fills(device string) (full, exists bool, err error) {
+	size, err := sizeOf(device)
+	if err != nil {
+		return false, false, err
+	}
+	bytes, ok, err := ext4Bytes(device)
+	return bytes+sizeUnit > size, ok, err
+}
+
 // prepareExt4 makes an unmounted device ready to be mounted: with a filesystem that fills it. Only ext4 counts as one:
 // whatever else a fresh volume holds, the pattern of a dirty one included, is nobody's data.
 func prepareExt4(device string) error {
-	size, err := sizeOf(device)
+	full, exists, err := fills(device)
 	if err != nil {
 		return err
 	}
-	bytes, ok, err := ext4Bytes(device)
-	if err != nil {
-		return err
+	if !exists {
+		return makeExt4(device)
 	}
-	if !ok {
-		return makeExt4(device, size)
-	}
-	if size < bytes+sizeUnit {
+	if full {
 		return nil
 	}
 	// The volume was grown while nobody had it mounted. resize2fs wants a check first.
@@ -81,7 +87,11 @@ const (
 
 // makeExt4 makes a filesystem without blocks reserved for root, as real drivers do. Its tables stay unwritten, so that
 // the backing file's allocated blocks are those of the data.
-func makeExt4(device string, size int64) error {
+func makeExt4(device string) error {
+	size, err := sizeOf(device)
+	if err != nil {
+		return err
+	}
 	arguments := []string{"-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1"}
 	if size < smallBytes {
 		journal := leastJournal
@@ -97,6 +107,9 @@ func makeExt4(device string, size int64) error {
 // CAP_SYS_RESOURCE, which root in some sandboxes does not have. There, a filesystem that no pod uses is taken away for
 // a moment; one in use is grown by the next NodeStageVolume.
 func growMounted(device string, options []string) error {
+	if full, _, err := fills(device); err != nil || full {
+		return err
+	}
 	if canGrowOnline() {
 		return command("resize2fs", device)
 	}

@@ -253,8 +253,11 @@ func (h *harness) roundTrip(driver, nodeName, id string, c *spec.VolumeCapabilit
 	}
 	defer f.Close()
 	got := make([]byte, len(text))
-	if _, err := io.ReadFull(f, got); err != nil || string(got) != text {
-		return fmt.Errorf("volume %s reads %q (%w), want %q", id, got, err, text)
+	if _, err := io.ReadFull(f, got); err != nil {
+		return fmt.Errorf("read volume %s: %w", id, err)
+	}
+	if string(got) != text {
+		return fmt.Errorf("volume %s reads %q, want %q", id, got, text)
 	}
 	return nil
 }

@@ -79,6 +79,9 @@ func TestFilesystemVolumeIsUsedAndGrown(t *testing.T) {
 		want(t, codes.FailedPrecondition, err)
 		h.release(plain, "node-a", id)
 		target = h.use(plain, "node-a", id, filesystem(writer))
+		// The kubelet asks again, with the pod there.
+		_, err = h.node(plain, "node-a").NodeExpandVolume(t.Context(), &spec.NodeExpandVolumeRequest{VolumeId: id, VolumePath: target})
+		want(t, codes.OK, err)
 	}
 	if after := total(t, h, id, target); after < before+24*mib {
 		t.Errorf("the filesystem had %d bytes and has %d", before, after)
