@@ -28,13 +28,13 @@ type Create struct{ Object Object }
 // Delete deletes an object, if it still has the UID that it had when it was observed.
 type Delete struct{ Object Object }
 
-// Annotate sets annotations on an object, if it still has the UID that it had when it was observed.
+// Annotate sets annotations on an object, if it is still as it was observed.
 type Annotate struct {
 	Object      Object
 	Annotations map[string]string
 }
 
-// Own makes Owner the controller of an object that has none.
+// Own makes Owner the controller of an object that has none, if it is still as it was observed.
 type Own struct {
 	Object Object
 	Owner  metav1.OwnerReference

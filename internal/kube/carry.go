@@ -3,8 +3,10 @@ package kube
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -26,12 +28,19 @@ type Target[Status any] struct {
 	Whole bool
 }
 
+// staleAgain is how long to wait for the caches when an object has changed since it was observed.
+const staleAgain = 100 * time.Millisecond
+
 // Carry carries a plan out: the actions in order, then one status patch if anything changed, then the events.
+// An object that has changed since it was observed ends the pass: the next one decides anew.
 func Carry[Status any](ctx context.Context, w *Writer, t Target[Status], plan Plan[Status]) (reconcile.Result, error) {
 	decision := plan(nil)
 	for _, a := range decision.Actions {
 		log.FromContext(ctx).Info("acting", "action", a.String())
 		refusal, err := w.do(ctx, a)
+		if apierrors.IsConflict(err) {
+			return reconcile.Result{RequeueAfter: staleAgain}, nil
+		}
 		if err != nil {
 			return reconcile.Result{}, err
 		}

@@ -64,9 +64,10 @@ func (w *Writer) perform(ctx context.Context, a action.Action) error {
 	}
 }
 
-// patchMetadata merges into an object's metadata. The UID in the patch makes the server refuse another object of the same name.
+// patchMetadata merges into an object's metadata. The resource version makes the server refuse an object that has changed since it was
+// observed, or another one of its name.
 func (w *Writer) patchMetadata(ctx context.Context, o action.Object, metadata map[string]any) error {
-	metadata["uid"] = o.GetUID()
+	metadata["resourceVersion"] = o.GetResourceVersion()
 	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return fmt.Errorf("encode patch: %w", err)
