@@ -136,7 +136,7 @@ func attachable(v volume, r *spec.ControllerPublishVolumeRequest) error {
 	if v.Kind == local && v.Node != node {
 		return status.Errorf(codes.FailedPrecondition, "attach volume %s to node %s: its bytes are on node %s and can't be reached from elsewhere", v.ID, node, v.Node)
 	}
-	if reason := refusal(v.Kind, r.GetVolumeCapability()); reason != "" {
+	if reason := refusal(r.GetVolumeCapability()); reason != "" {
 		return status.Errorf(codes.InvalidArgument, "attach volume %s to node %s: %s", v.ID, node, reason)
 	}
 	shared := sharedMode(r.GetVolumeCapability())
@@ -176,12 +176,11 @@ func (c *controller) ValidateVolumeCapabilities(_ context.Context, r *spec.Valid
 	if len(r.GetVolumeCapabilities()) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "the request lacks volume_capabilities")
 	}
-	v, err := c.volume(r.GetVolumeId())
-	if err != nil {
+	if _, err := c.volume(r.GetVolumeId()); err != nil {
 		return nil, err
 	}
 	for _, capability := range r.GetVolumeCapabilities() {
-		if reason := refusal(v.Kind, capability); reason != "" {
+		if reason := refusal(capability); reason != "" {
 			return &spec.ValidateVolumeCapabilitiesResponse{Message: reason}, nil
 		}
 	}

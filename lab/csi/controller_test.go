@@ -66,11 +66,6 @@ func TestCreateVolume(t *testing.T) {
 			refused: codes.InvalidArgument,
 			says:    "use volumeMode Block",
 		},
-		"a local volume is not shared between nodes": {
-			request: request("pvc-1", mib, block(many)),
-			refused: codes.InvalidArgument,
-			says:    "needs a replicated volume",
-		},
 		"an unknown kind is refused": {
 			request: request("pvc-1", mib, block(writer), ParameterKind, "lokal"),
 			refused: codes.InvalidArgument,

@@ -68,7 +68,7 @@ func (c *controller) wanted(r *spec.CreateVolumeRequest) (volume, int64, error) 
 		return volume{}, 0, err
 	}
 	for _, capability := range r.GetVolumeCapabilities() {
-		if reason := refusal(k, capability); reason != "" {
+		if reason := refusal(capability); reason != "" {
 			return volume{}, 0, status.Error(codes.InvalidArgument, reason)
 		}
 	}
@@ -184,7 +184,7 @@ func (c *controller) GetCapacity(_ context.Context, r *spec.GetCapacityRequest) 
 		return nil, err
 	}
 	for _, capability := range r.GetVolumeCapabilities() {
-		if refusal(k, capability) != "" {
+		if refusal(capability) != "" {
 			return &spec.GetCapacityResponse{}, nil // the specification: no capacity for what is not served
 		}
 	}

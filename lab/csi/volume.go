@@ -106,8 +106,9 @@ func sizeFor(r *spec.CapacityRange) (int64, error) {
 	return size, nil
 }
 
-// refusal says why a volume of this kind can't be used with the capability; empty if it can.
-func refusal(k kind, c *spec.VolumeCapability) string {
+// refusal says why a volume can't be used with the capability; empty if it can. A local volume may have a shared mode, as with
+// LINSTOR, whose profile asks ReadWriteMany everywhere: its node affinity keeps all its pods on one node.
+func refusal(c *spec.VolumeCapability) string {
 	mode := c.GetAccessMode().GetMode()
 	fsType := c.GetMount().GetFsType()
 	switch {
@@ -117,8 +118,6 @@ func refusal(k kind, c *spec.VolumeCapability) string {
 		return "a volume capability is neither block nor mount"
 	case c.GetMount() != nil && sharedMode(c) && mode != spec.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY:
 		return fmt.Sprintf("access mode %s is not served for filesystems: an ext4 written from two nodes is lost; use volumeMode Block", mode)
-	case sharedMode(c) && k == local:
-		return fmt.Sprintf("access mode %s needs a %s volume: a %s one is on one node only", mode, replicated, local)
 	case fsType != "" && fsType != "ext4":
 		return fmt.Sprintf("filesystem %q is not served: only ext4 is", fsType)
 	}
