@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -79,7 +80,7 @@ func waitServed(ctx context.Context, from client.Reader, name string) error {
 		return false, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait until %s is served: %w (%v)", name, err, why)
+		return fmt.Errorf("wait until %s is served: %w", name, errors.Join(err, why))
 	}
 	return nil
 }
