@@ -52,10 +52,18 @@ func Carry[Status any](ctx context.Context, w *Writer, t Target[Status], plan Pl
 	if err := patchStatus(ctx, w, t, decision.Status); err != nil {
 		return reconcile.Result{}, err
 	}
-	for _, e := range decision.Events {
-		w.recorder.Eventf(t.Object, nil, e.Type, e.Reason, "Reconcile", "%s", e.Message)
-	}
+	w.publish(t.Object, decision.Events)
 	return reconcile.Result{RequeueAfter: decision.Again}, nil
+}
+
+// publish tells the events. The recorder counts an event that it has told of the same object before, and takes an object of another
+// resource version for another one: so that isn't passed on.
+func (w *Writer) publish(about client.Object, events []action.Event) {
+	about = about.DeepCopyObject().(client.Object)
+	about.SetResourceVersion("")
+	for _, e := range events {
+		w.recorder.Eventf(about, nil, e.Type, e.Reason, "Reconcile", "%s", e.Message)
+	}
 }
 
 func patchStatus[Status any](ctx context.Context, w *Writer, t Target[Status], status Status) error {
