@@ -38,7 +38,8 @@ type event struct {
 // reader counts the tests in a stream of events and tells what a person wants to know of them.
 type reader struct {
 	out io.Writer
-	// each says to name every test that ends, not only those that fail.
+	// each says to name every test that ends, not only those that fail, and to show at once what a package prints
+	// outside of its tests, such as the steps of its preparation.
 	each   bool
 	total  Counts
 	of     map[string]*Counts
@@ -74,6 +75,10 @@ func (r *reader) take(e event) {
 	case "build-output":
 		fmt.Fprint(r.out, e.Output)
 	case "output":
+		if r.each && e.Test == "" && !closing(e.Output) {
+			fmt.Fprintf(r.out, "    %s", e.Output)
+			return
+		}
 		if r.output[key] == nil {
 			r.output[key] = &strings.Builder{}
 		}
@@ -124,6 +129,12 @@ func (r *reader) packageEnded(e event) {
 	if of != (Counts{}) {
 		fmt.Fprintf(r.out, "  %s  %s  %v  (%s)\n", map[string]string{"pass": "ok  ", "fail": "FAIL", "skip": "ok  "}[e.Action], e.Package, of, seconds(e.Elapsed))
 	}
+}
+
+// closing says whether a line is go test's own at a package's end.
+func closing(line string) bool {
+	word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+	return word == "PASS" || word == "FAIL" || strings.TrimSpace(word) == "ok" || strings.HasPrefix(word, "exit status")
 }
 
 // text is what a test has printed, without the lines that only say that it ran.

@@ -67,6 +67,18 @@ func TestCount(t *testing.T) {
 			want: Counts{Passed: 2},
 			says: "    pass  TestA  (3s)\n  ok    p  2 passed, 0 failed  (3s)\n",
 		},
+		"what a package prints outside of its tests is shown at once where each test is named": {
+			events: []string{
+				`{"Action":"output","Package":"p","Output":"building vmdisk\n"}`,
+				`{"Action":"output","Package":"p","Output":"PASS\n"}`,
+				`{"Action":"output","Package":"p","Output":"ok  \tp\t3.0s\n"}`,
+				`{"Action":"pass","Package":"p","Test":"TestA","Elapsed":3}`,
+				`{"Action":"pass","Package":"p","Elapsed":3}`,
+			},
+			each: true,
+			want: Counts{Passed: 1},
+			says: "    building vmdisk\n    pass  TestA  (3s)\n  ok    p  1 passed, 0 failed  (3s)\n",
+		},
 		"a package without tests is passed over": {
 			events: []string{`{"Action":"output","Package":"p","Output":"? p [no test files]\n"}`, `{"Action":"skip","Package":"p","Elapsed":0}`},
 		},

@@ -15,7 +15,6 @@ import (
 
 	"vmdisk.io/vmdisk/lab/cluster"
 	"vmdisk.io/vmdisk/lab/debian"
-	"vmdisk.io/vmdisk/lab/deploy"
 )
 
 // unitTools are what unit tests run: a C compiler for the race detector, qemu-img as the judge of image formats, and
@@ -102,7 +101,7 @@ func apiServer(ctx context.Context, o Options) (Counts, error) {
 	return goTest(ctx, o.Out, test{packages: packages, tags: "apiserver", timeout: 15 * time.Minute})
 }
 
-// scenarios runs the tests in the lab. A lab that was up before is used and stays; one that is started for them is
+// scenarios runs the tests in the lab, which install vmdisk there themselves. A lab that was up before is used and stays; one that is started for them is
 // stopped again, unless Keep is set.
 func scenarios(ctx context.Context, o Options) (counts Counts, err error) {
 	lab := cluster.Options{Out: o.Out}
@@ -118,9 +117,6 @@ func scenarios(ctx context.Context, o Options) (counts Counts, err error) {
 	}
 	if err := cluster.Up(ctx, lab); err != nil {
 		return counts, fmt.Errorf("start the lab: %w", err)
-	}
-	if err := deploy.Run(ctx, deploy.Options{Out: o.Out}); err != nil {
-		return counts, fmt.Errorf("install vmdisk in the lab: %w", err)
 	}
 	flags := []string{"-count=1"}
 	if !o.All {
