@@ -1,0 +1,137 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"vmdisk.io/vmdisk/lab/cluster"
+	"vmdisk.io/vmdisk/lab/deploy"
+)
+
+// clone is the root of the sources, seen from this package.
+const clone = "../.."
+
+// atOnce is how many scenarios run at a time. They mostly wait, so it is more than there are cores.
+const atOnce = "6"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(runAll(m))
+}
+
+// runAll prepares the lab, runs the tests and waits until their namespaces are gone.
+func runAll(m *testing.M) int {
+	if !given("test.parallel") {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			return complain(err)
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := prepare(ctx)
+	stop() // from here on a signal ends the process, as it does for any test
+	if err != nil {
+		return complain(err)
+	}
+	code := m.Run()
+	if err := removeTenants(context.Background()); err != nil {
+		return complain(err)
+	}
+	return code
+}
+
+func complain(err error) int {
+	fmt.Fprintln(os.Stderr, "e2e:", err)
+	return 1
+}
+
+// given says whether a flag stands on the command line.
+func given(name string) (found bool) {
+	flag.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
+}
+
+// prepare has the lab up, with the vmdisk of this clone in it, and the images and their server.
+func prepare(ctx context.Context) error {
+	if err := cluster.Up(ctx, cluster.Options{Out: os.Stderr, Source: clone}); err != nil {
+		return fmt.Errorf("bring the lab up: %w", err)
+	}
+	options := deploy.Options{Out: os.Stderr, Source: clone}
+	if err := deploy.Run(ctx, options); err != nil {
+		return fmt.Errorf("deploy vmdisk: %w", err)
+	}
+	tools, err := deploy.Tools(ctx, options)
+	if err != nil {
+		return fmt.Errorf("make the image of the test pods: %w", err)
+	}
+	if err := makeImages(ctx); err != nil {
+		return fmt.Errorf("make the disk images: %w", err)
+	}
+	if err := removeTenants(ctx); err != nil {
+		return err
+	}
+	return startServer(ctx, tools)
+}
+
+// tenantLabel marks the namespaces of the scenarios.
+const tenantLabel = "e2e.vmdisk.io/tenant"
+
+// removeTenants deletes the namespaces of all scenarios, those of a killed run among them, and waits until they and their
+// volumes are gone.
+func removeTenants(ctx context.Context) error {
+	c, err := connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("namespaces of the scenarios don't go away: see kubectl get all,pvc -A"))
+	defer cancel()
+	for {
+		var left corev1.NamespaceList
+		if err := c.List(ctx, &left, client.HasLabels{tenantLabel}); err != nil {
+			return fmt.Errorf("list the scenarios' namespaces: %w", errors.Join(err, context.Cause(ctx)))
+		}
+		volumes, err := tenantsVolumes(ctx, c)
+		if err != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+		if len(left.Items) == 0 && volumes == 0 {
+			return nil
+		}
+		for i := range left.Items {
+			if err := c.Delete(ctx, &left.Items[i]); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("delete namespace %s: %w", left.Items[i].Name, err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// tenantsVolumes counts the PersistentVolumes of the scenarios' claims.
+func tenantsVolumes(ctx context.Context, c client.Reader) (int, error) {
+	var volumes corev1.PersistentVolumeList
+	if err := c.List(ctx, &volumes); err != nil {
+		return 0, fmt.Errorf("list volumes: %w", err)
+	}
+	n := 0
+	for _, v := range volumes.Items {
+		if v.Spec.ClaimRef != nil && isTenant(v.Spec.ClaimRef.Namespace) {
+			n++
+		}
+	}
+	return n, nil
+}
