@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"vmdisk.io/vmdisk/lab/debian"
 )
 
 // Booted says how a disk reached its login prompt.
@@ -47,7 +49,7 @@ func tcg() accelerator {
 // KVM is tried first; if it doesn't work, out says why and QEMU's emulation takes over. The error of a disk that
 // doesn't boot has the console's last lines.
 func Boot(ctx context.Context, device string, out io.Writer) (Booted, error) {
-	if err := install(ctx, out, bootTools()); err != nil {
+	if err := debian.Ensure(ctx, out, []debian.Tool{{Program: "qemu-system-x86_64", Package: "qemu-system-x86"}}); err != nil {
 		return Booted{}, err
 	}
 	if _, err := os.Stat(device); err != nil {

@@ -9,10 +9,15 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // lastLines is how many lines of a failed command's output its error repeats.
 const lastLines = 15
+
+// cleanUp is how long a program may take to end after it was told to.
+const cleanUp = 20 * time.Second
 
 // command is a program of the machine that is run to its end.
 type command struct {
@@ -28,6 +33,11 @@ type command struct {
 func (c command) run(ctx context.Context) (string, error) {
 	var stdout, all bytes.Buffer
 	cmd := exec.CommandContext(ctx, c.name, c.args...)
+	// SIGTERM, so that a program (mmdebstrap, in the middle of its mounts) can clean up: when the demo is told to end, and
+	// when it was killed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = cleanUp
 	cmd.Env = append(os.Environ(), c.env...)
 	cmd.Stdin = c.stdin
 	shared := &lockedWriter{w: &all}

@@ -1,8 +1,8 @@
 package demo
 
 import (
-	"context"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"os"

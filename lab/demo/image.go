@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vmdisk.io/vmdisk/lab/debian"
 )
 
 const (
@@ -21,7 +23,7 @@ const (
 	DefaultCache = "/var/cache/vmdisk-lab"
 	// recipe is the version of the image's recipe: raise it with every change to what the image holds, so that nobody
 	// goes on with an older cached one.
-	recipe = 4
+	recipe = 5
 	// imageName is the image's file, and the last part of its URL.
 	imageName = "debian-cloud.qcow2"
 )
@@ -38,6 +40,18 @@ type Built struct {
 	Raw string
 	// RawSHA256 is the hex sum of all ImageSize bytes of Raw.
 	RawSHA256 string
+}
+
+// imageTools are what builds the image. grub-pc-bin has no program of its own: a file of it is named.
+func imageTools() []debian.Tool {
+	return []debian.Tool{
+		{Program: "mmdebstrap", Package: "mmdebstrap"},
+		{Program: "grub-mkimage", Package: "grub-common"},
+		{Program: grubDir + "/boot.img", Package: "grub-pc-bin"},
+		{Program: "sfdisk", Package: "fdisk"},
+		{Program: "mke2fs", Package: "e2fsprogs"},
+		{Program: "qemu-img", Package: "qemu-utils"},
+	}
 }
 
 // CacheDir is LAB_CACHE or DefaultCache.
@@ -75,7 +89,7 @@ func Image(ctx context.Context, cacheDir string, out io.Writer) (Built, error) {
 		return Built{}, errors.New("the demo's image is built by root on an amd64 machine, and this isn't one: " +
 			"become root, or bring a cache directory that has the image and name it in LAB_CACHE")
 	}
-	if err := install(ctx, out, imageTools()); err != nil {
+	if err := debian.Ensure(ctx, out, imageTools()); err != nil {
 		return Built{}, err
 	}
 	if sources.options, err = readAptOptions(ctx); err != nil {

@@ -10,14 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestMissingPackagesAreNamedOnce(t *testing.T) {
-	tools := []tool{{"a", "pkg-a"}, {"b", "pkg-b"}, {"b2", "pkg-b"}, {"c", "pkg-c"}}
-	got := missingPackages(tools, func(program string) bool { return program == "a" })
-	if diff := cmp.Diff([]string{"pkg-b", "pkg-c"}, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestMountsBelowComeInnermostFirst(t *testing.T) {
 	mountinfo := "22 1 254:0 / / rw - ext4 /dev/vda rw\n" +
 		"30 22 0:5 / /cache/partial/root/dev rw - devtmpfs udev rw\n" +

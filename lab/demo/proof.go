@@ -29,35 +29,50 @@ func volumeFile(ctx context.Context, c client.Reader, claim client.ObjectKey, ba
 	return backing(volume.Spec.CSI.VolumeHandle), nil
 }
 
+// proof is what prove found out.
+type proof struct {
+	sum    string // sha256 of the volume, and of qemu-img's output
+	booted Booted
+}
+
 // prove hashes the volume and boots it, and prints what it finds. A volume with other bytes is an error.
-func prove(ctx context.Context, file string, image Built, out io.Writer) error {
+func prove(ctx context.Context, file string, image Built, out io.Writer) (proof, error) {
 	start := time.Now()
 	sum, err := HashDisk(ctx, file, ImageSize)
 	if err != nil {
-		return err
+		return proof{}, err
 	}
 	fmt.Fprintf(out, "  sha256 of the volume, all 20 GiB         %s  (hashed in %s)\n", sum, seconds(time.Since(start)))
 	fmt.Fprintf(out, "  sha256 of qemu-img convert's raw output  %s\n", image.RawSHA256)
 	if sum != image.RawSHA256 {
-		return fmt.Errorf("the volume isn't what qemu-img makes of the image: compare %s with %s", file, image.Raw)
+		return proof{}, fmt.Errorf("the volume isn't what qemu-img makes of the image: compare %s with %s", file, image.Raw)
 	}
 	fmt.Fprintln(out, "  They are equal.")
 	occupied, err := allocated(file)
 	if err != nil {
-		return err
+		return proof{}, err
 	}
 	data, err := allocated(image.Raw)
 	if err != nil {
-		return err
+		return proof{}, err
 	}
 	fmt.Fprintf(out, "  The volume occupies %d MiB of its 20 GiB; qemu-img's file %d MiB.\n\n", occupied>>20, data>>20)
+	before, err := os.Stat(file)
+	if err != nil {
+		return proof{}, fmt.Errorf("look at the volume: %w", err)
+	}
 	booted, err := Boot(ctx, file, out)
 	if err != nil {
-		return err
+		return proof{}, err
 	}
-	fmt.Fprintf(out, "  It asked for a login after %s (%s). The volume is unchanged: the machine wrote to an overlay.\n",
-		seconds(booted.Time), booted.Accelerator)
-	return nil
+	after, err := os.Stat(file)
+	if err != nil {
+		return proof{}, fmt.Errorf("look at the volume: %w", err)
+	}
+	if !after.ModTime().Equal(before.ModTime()) {
+		return proof{}, fmt.Errorf("booting wrote to the volume %s, where it must only write to its overlay", file)
+	}
+	return proof{sum: sum, booted: booted}, nil
 }
 
 // allocated is how many bytes a sparse file occupies, stat(2).

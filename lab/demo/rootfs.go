@@ -26,6 +26,7 @@ func imageFiles() map[string]string {
 		"etc/hostname": "debian\n",
 		"etc/hosts":    "127.0.0.1 localhost\n127.0.1.1 debian\n::1 localhost ip6-localhost\n",
 		// Empty, and not absent: systemd makes an id of its own on each machine's first boot, machine-id(5).
+		"etc/fstab":                      "UUID=" + rootUUID + " / ext4 errors=remount-ro 0 1\n",
 		"etc/machine-id":                 "",
 		"etc/apt/sources.list":           "# Empty: the image was built from the sources of the machine that built it.\n",
 		"etc/systemd/network/en.network": "[Match]\nName=en*\n\n[Network]\nDHCP=yes\n",
@@ -68,11 +69,10 @@ func buildRoot(ctx context.Context, dir, work string, sources aptSources) error 
 	args := []string{"--mode=root", "--variant=minbase", "--format=directory", "--quiet",
 		"--include=" + strings.Join(imagePackages(), ","), "--aptopt=Acquire::Languages \"none\"",
 		"--aptopt=Acquire::Retries \"3\"",
-		// The initramfs checks the root only if fstab names it at this time.
-		"--essential-hook=echo 'UUID=" + rootUUID + " / ext4 errors=remount-ro 0 1' > \"$1/etc/fstab\"",
+		// The initramfs can't see the type of a root filesystem that is yet to be made, and wouldn't check it.
 		// zstd's highest levels take a minute for a few bytes; the image is compressed once more anyway.
 		"--essential-hook=mkdir -p \"$1/etc/initramfs-tools/conf.d\"",
-		"--essential-hook=printf 'COMPRESS=zstd\\nCOMPRESSLEVEL=3\\nMODULES=list\\n' > \"$1/etc/initramfs-tools/conf.d/demo.conf\"",
+		"--essential-hook=printf 'COMPRESS=zstd\\nCOMPRESSLEVEL=3\\nMODULES=list\\nFSTYPE=ext4\\n' > \"$1/etc/initramfs-tools/conf.d/demo.conf\"",
 		"--essential-hook=printf '" + strings.Join(bootModules(), "\\n") + "\\n' > \"$1/etc/initramfs-tools/modules\"",
 		"--customize-hook=echo root:demo | chroot \"$1\" chpasswd",
 		"--customize-hook=chroot \"$1\" systemctl enable systemd-networkd.service",

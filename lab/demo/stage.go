@@ -25,6 +25,7 @@ import (
 const (
 	tenant       = "tenant-a"
 	web          = "web"
+	system       = "vmdisk" // where vmdisk runs
 	serverHost   = "images.web.svc"
 	diskName     = "debian"
 	storageClass = "replicated"

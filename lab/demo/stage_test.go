@@ -57,13 +57,16 @@ func claim(name, size string) *corev1.PersistentVolumeClaim {
 }
 
 func TestUsageRemembersTheMost(t *testing.T) {
-	u := newUsage()
+	u := newUsage("ns", "system")
 	for _, q := range []*corev1.ResourceQuota{quota("0", "0"), quota("1", "20Gi"), quota("0", "0")} {
 		u.seeQuota(q)
 	}
 	u.seeClaim(watch.Added, claim("disk", "20Gi"))
 	u.seeClaim(watch.Modified, claim("disk", "20Gi"))
 	u.seeClaim(watch.Added, claim("scratch", "1Gi"))
+	other := claim("other", "100Gi")
+	other.Namespace = "other"
+	u.seeClaim(watch.Added, other)
 	u.seeClaim(watch.Deleted, claim("scratch", "1Gi"))
 	var out bytes.Buffer
 	if err := u.print(&out); err != nil {
@@ -72,7 +75,7 @@ func TestUsageRemembersTheMost(t *testing.T) {
 	want := "  QUOTA                    USED   MOST SEEN   HARD\n" +
 		"  persistentvolumeclaims   0      1           1\n" +
 		"  requests.storage         0      20Gi        20Gi\n" +
-		"  Claims in the whole cluster, at most at one time: 2 (ns/disk, ns/scratch), 21Gi together\n"
+		"  Claims in ns and system, at most at one time: 2 (ns/disk, ns/scratch), 21Gi together\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}

@@ -16,9 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// usage remembers the most that a namespace's quota and the whole cluster's claims ever showed. It sees every change,
+// usage remembers the most that the tenant's quota and the claims of some namespaces ever showed. It sees every change,
 // so nothing that lasted only a moment is missed.
 type usage struct {
+	namespaces []string // whose claims count: the tenant's and vmdisk's own, where a helper volume could hide
+
 	mu     sync.Mutex
 	quota  map[corev1.ResourceName]amounts
 	claims map[string]resource.Quantity // that exist now, by namespace/name
@@ -29,8 +31,8 @@ type usage struct {
 // amounts are a quota's for one resource.
 type amounts struct{ used, most, hard resource.Quantity }
 
-func newUsage() *usage {
-	return &usage{quota: map[corev1.ResourceName]amounts{}, claims: map[string]resource.Quantity{}}
+func newUsage(namespaces ...string) *usage {
+	return &usage{namespaces: namespaces, quota: map[corev1.ResourceName]amounts{}, claims: map[string]resource.Quantity{}}
 }
 
 // during records the usage while do runs, and returns how long that took. It begins to watch before do and goes on for
@@ -57,7 +59,7 @@ func (u *usage) during(ctx context.Context, c client.WithWatch, namespace string
 // aMoment is how long the last changes of a quota may take to arrive.
 const aMoment = time.Second
 
-// record follows the namespace's quotas and the cluster's claims until ctx ends.
+// record follows the namespace's quotas and the claims until ctx ends.
 func (u *usage) record(ctx context.Context, c client.WithWatch, namespace string) {
 	var both sync.WaitGroup
 	both.Go(func() {
@@ -92,6 +94,9 @@ func (u *usage) seeQuota(quota *corev1.ResourceQuota) {
 }
 
 func (u *usage) seeClaim(event watch.EventType, claim *corev1.PersistentVolumeClaim) {
+	if !slices.Contains(u.namespaces, claim.Namespace) {
+		return // somebody else's
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	name := claim.Namespace + "/" + claim.Name
@@ -140,8 +145,8 @@ func (u *usage) print(out io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("print the quota: %w", err)
 	}
-	_, err := fmt.Fprintf(out, "  Claims in the whole cluster, at most at one time: %d (%s), %s together\n",
-		len(u.most), strings.Join(u.most, ", "), &u.bytes)
+	_, err := fmt.Fprintf(out, "  Claims in %s, at most at one time: %d (%s), %s together\n",
+		strings.Join(u.namespaces, " and "), len(u.most), strings.Join(u.most, ", "), &u.bytes)
 	return err
 }
 
