@@ -54,7 +54,7 @@ func modules() []module {
 
 // ownPrograms are packages of the root module; the compiler's cache makes building them again cheap.
 func ownPrograms() []string {
-	return []string{"./lab/cluster/pause", "./lab/dns/cmd/lab-dns", "./lab/csi/cmd/lab-csi"}
+	return []string{"./lab/cluster/pause", "./lab/dns/cmd/lab-dns", "./lab/csi/cmd/lab-csi", "./lab/gate/cmd/lab-gate"}
 }
 
 // Build installs the Debian packages that are missing and builds every program of the lab into BinDir. The first time

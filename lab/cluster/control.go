@@ -161,6 +161,15 @@ func firewall() component {
 	}
 }
 
+// gatekeeper keeps pods off the network until the firewall knows them.
+func gatekeeper() component {
+	return component{
+		name:    "lab-gate",
+		argv:    []string{program("lab-gate"), "--kubeconfig=" + kubeconfigOf("firewall"), "--chain=" + gateChain},
+		respawn: true,
+	}
+}
+
 // httpOK is a readiness check: the URL answers 200. Certificates aren't checked: nothing secret is sent.
 func httpOK(url string) func(ctx context.Context) error {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: insecureTransport()}

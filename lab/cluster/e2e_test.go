@@ -157,6 +157,9 @@ func (l lab) server(node string, ports ...string) string {
 		if err := l.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
 			return err
 		}
+		if p.Status.PodIP == "" {
+			return errors.New("it has no address yet")
+		}
 		return httpOK("http://" + p.Status.PodIP + ":" + ports[0])(ctx)
 	})
 	return p.Status.PodIP

@@ -8,8 +8,12 @@ import (
 	"strings"
 )
 
-// firewallMark is the comment on the lab's own iptables rules.
-const firewallMark = "vmdisk-lab"
+const (
+	// firewallMark is the comment on the lab's own iptables rules.
+	firewallMark = "vmdisk-lab"
+	// gateChain decides which pods may make connections already.
+	gateChain = "VMDISK-LAB"
+)
 
 // cleanFirewall removes the iptables rules, ipsets and tracked connections of a lab, whoever made them. It takes every
 // rule of Kubernetes for the lab's: a machine that is a node of another cluster can't be a lab.
@@ -52,7 +56,7 @@ func cleanTable(ctx context.Context, family, table string) error {
 func withoutLab(saved string) (kept string, changed bool) {
 	var lines []string
 	for _, line := range strings.SplitAfter(saved, "\n") {
-		if strings.Contains(line, "KUBE-") || strings.Contains(line, "--comment "+firewallMark+" ") {
+		if strings.Contains(line, "KUBE-") || strings.Contains(line, gateChain) || strings.Contains(line, "--comment "+firewallMark+" ") {
 			changed = true
 			continue
 		}

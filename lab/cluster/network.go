@@ -52,6 +52,11 @@ func makeNetwork(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("set up the pods' bridge: %w", err)
 	}
+	if _, err := run(ctx, "", "iptables", "-w", "-t", "mangle", "-S", gateChain); err != nil {
+		if _, err := run(ctx, "", "iptables", "-w", "-t", "mangle", "-N", gateChain); err != nil {
+			return fmt.Errorf("make the chain that keeps new pods back: %w", err)
+		}
+	}
 	for _, rule := range ownRules() {
 		if _, err := run(ctx, "", "iptables", append([]string{"-w", "-t", rule[0], "-C"}, rule[1:]...)...); err == nil {
 			continue
@@ -65,22 +70,17 @@ func makeNetwork(ctx context.Context) error {
 
 // ownRules are the lab's own iptables rules: the table, and what comes after -A.
 //
-// Pods reach addresses outside of the machine through its own. And a pod is kept back until the firewall knows it, as a
-// real network plugin would: the firewall hears of a pod only when its programs may run already, and a connection that was
-// made before its policies are there lasts. It accepts whatever the policies allow before these rules are reached, for
-// pods without policies too. What is dropped is tried again by TCP after a second. Questions to a DNS are let through,
-// because clients try those again only after five.
+// Pods reach addresses outside of the machine through its own. And new connections of a pod are dropped until package
+// gate has put its address before the last rule; TCP tries again after a second. Questions to a DNS are let through,
+// because clients try those again only after five. The table mangle comes before the firewall's own rules.
 func ownRules() [][]string {
-	mark := []string{"-m", "comment", "--comment", firewallMark}
-	rules := [][]string{
-		append([]string{"nat", "POSTROUTING", "-s", podNetwork, "!", "-d", podNetwork}, append(mark, "-j", "MASQUERADE")...),
+	return [][]string{
+		{"nat", "POSTROUTING", "-s", podNetwork, "!", "-d", podNetwork, "-m", "comment", "--comment", firewallMark, "-j", "MASQUERADE"},
+		{"mangle", gateChain, "-p", "udp", "-m", "udp", "--dport", "53", "-j", "ACCEPT"},
+		{"mangle", gateChain, "-j", "DROP"},
+		{"mangle", "FORWARD", "-i", bridge, "-m", "conntrack", "--ctstate", "NEW", "-j", gateChain},
+		{"mangle", "INPUT", "-i", bridge, "-m", "conntrack", "--ctstate", "NEW", "-j", gateChain},
 	}
-	for _, chain := range []string{"FORWARD", "INPUT"} {
-		rules = append(rules,
-			append([]string{"filter", chain, "-i", bridge, "-p", "udp", "-m", "udp", "--dport", "53"}, append(mark, "-j", "ACCEPT")...),
-			append([]string{"filter", chain, "-i", bridge, "-m", "conntrack", "--ctstate", "NEW"}, append(mark, "-j", "DROP")...))
-	}
-	return rules
 }
 
 // cniConfig is the network configuration of one node's containerd.

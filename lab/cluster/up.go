@@ -157,14 +157,17 @@ func (s *starter) rest(ctx context.Context, c client.Client) error {
 		if err := nodes.Wait(); err != nil { // the firewall wants to know every node's addresses
 			return err
 		}
-		return s.ensure(ctx, firewall())
+		if err := s.ensure(ctx, firewall()); err != nil {
+			return err
+		}
+		return s.ensure(ctx, gatekeeper())
 	})
 	return group.Wait()
 }
 
 // componentNames lists the components in the order in which a reader looks for them.
 func componentNames() []string {
-	names := []string{etcd().name, apiServer().name, controllerManager().name, kubeScheduler().name, kubeProxy().name, firewall().name}
+	names := []string{etcd().name, apiServer().name, controllerManager().name, kubeScheduler().name, kubeProxy().name, firewall().name, gatekeeper().name}
 	for _, node := range NodeNames() {
 		names = append(names, containerd(node).name, kubelet(node).name)
 	}
