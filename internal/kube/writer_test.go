@@ -154,12 +154,13 @@ func TestWriter(t *testing.T) {
 func TestARefusalIsPlannedAgain(t *testing.T) {
 	w := start(t)
 	hard := corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse("1")}
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: hard}}
 	subject := claim("subject")
 	w.must(t, w.Create(t.Context(), subject))
-	w.must(t, w.Create(t.Context(), quota))
-	quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: hard} // as the quota controller would write it
-	w.must(t, w.Status().Update(t.Context(), quota))
+	apiserver.Limit(t, w, &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "quota"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: hard},
+		Status:     corev1.ResourceQuotaStatus{Used: hard},
+	})
 
 	var texts []string
 	target := kube.Target[corev1.PersistentVolumeClaimStatus]{Object: subject, Status: statusOf}
