@@ -97,6 +97,15 @@ func TestEveryWaitHasItsReason(t *testing.T) {
 			nil, func(s *sim) { s.settle(); s.bind(); s.refuse = `admission webhook "policy" denied the request: no` },
 			said{cdiv1.ImportScheduled, cdiv1.DataVolumeRunning, "False", cdi.ReasonErrStartingPod, `the API server refused the worker: admission webhook "policy" denied the request: no`, ""},
 		},
+		"a worker on a lost node is being removed": {
+			nil, func(s *sim) {
+				bound(s)
+				s.run(50, 100)
+				s.world.Worker.Spec.NodeName = "node-b"
+				s.do(deleteWorker(s))
+			},
+			said{cdiv1.ImportInProgress, cdiv1.DataVolumeRunning, "False", cdi.ReasonPending, "worker importer-uid-1 is being removed from node node-b; the next begins once it is gone, since two writers would corrupt the disk", ""},
+		},
 		"the checksum is wrong": {
 			nil, func(s *sim) {
 				bound(s)

@@ -201,6 +201,10 @@ func left(f *flow) *verdict {
 	}
 	v := f.between()
 	v.again = f.until(f.memory.Next)
+	if !over {
+		v.running = condition{status: corev1.ConditionFalse, reason: cdi.ReasonPending, message: fmt.Sprintf(
+			"worker %s is being removed from node %s; the next begins once it is gone, since two writers would corrupt the disk", f.Worker.Name, f.Worker.Spec.NodeName)}
+	}
 	return v
 }
 
