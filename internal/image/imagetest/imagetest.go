@@ -55,6 +55,8 @@ func Disk() []byte {
 		}
 		at += n
 	}
+	copy(disk, "\xeb\x63\x90")   // a jump, as a boot sector begins
+	copy(disk[510:], "\x55\xaa") // and as it ends
 	return disk
 }
 

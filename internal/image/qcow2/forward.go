@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -73,6 +72,7 @@ type pass struct {
 	limit  int64 // of what is held, and of what is pending, in bytes
 
 	window *window
+	at     int64   // the offset of what was served last; what is ahead lies behind it and within the window or behind
 	tables []table // by offset, once the L1 table is known
 	seen   int     // of tables were read
 	ahead  pending
@@ -103,6 +103,7 @@ func (p *pass) loop() error {
 		if !there {
 			continue // other things may be wanted first now
 		}
+		p.at = u.offset
 		b := p.window.bytes(u.offset, u.end())
 		if !p.mapped() {
 			p.known.add(u.offset, u.end())
@@ -157,7 +158,7 @@ func (p *pass) readTable(b []byte) error {
 		return p.relievePending()
 	}
 	err := p.parseL2(b, t.guest, func(u unit) error {
-		if u.offset < p.window.start {
+		if u.offset <= p.at || u.offset < p.window.start {
 			return p.emitPast(u)
 		}
 		ahead = append(ahead, u)
@@ -178,21 +179,26 @@ func (p *pass) readTable(b []byte) error {
 // batchUnits is how many units of one table are sorted at a time.
 const batchUnits = 16 << 10
 
-// emitPast hands over a unit that began before the window.
+// emitPast hands over a unit that the stream has passed.
 func (p *pass) emitPast(u unit) error {
 	b, err := p.past(u.offset, int(u.stored), u.compressed)
 	if err != nil {
 		return err
 	}
+	if from := max(u.offset, p.window.start); !p.mapped() && from < u.end() {
+		p.known.add(from, u.end())
+	}
 	return p.emit(u, b)
 }
 
-// past answers n bytes of the image from before the window: those held, which are given back, or else read again. If
-// shared, the last sector of them may belong to something else too and stays held.
+// past answers n bytes of the image that the stream has passed: those held, which are given back, those in the window,
+// or else read again. If shared, the last sector of them may belong to something else too and stays held.
 func (p *pass) past(offset int64, n int, shared bool) ([]byte, error) {
 	b := make([]byte, n)
 	got := p.hold.copy(b, offset)
-	got += copy(b[got:], p.window.bytes(offset+int64(got), offset+int64(n)))
+	if offset+int64(got) >= p.window.start {
+		got += copy(b[got:], p.window.bytes(offset+int64(got), offset+int64(n)))
+	}
 	atEnd := p.window.ended && offset+int64(got) == p.window.end()
 	if got < n && !atEnd {
 		return p.readAgain(b, offset)
@@ -213,7 +219,7 @@ func (p *pass) readAgain(b []byte, offset int64) ([]byte, error) {
 		return nil, needsRandom()
 	}
 	n, err := p.random.ReadAt(b, offset)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil && err != io.EOF { //nolint:errorlint // a wrapped one is a failure
 		return nil, fmt.Errorf("read %d bytes at offset %d of the qcow2 image again: %w", len(b), offset, err)
 	}
 	return b[:n], nil

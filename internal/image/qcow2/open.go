@@ -2,7 +2,6 @@ package qcow2
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -37,7 +36,7 @@ type view struct {
 // image that can't be read.
 func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error) {
 	head := make([]byte, min(length, image.HeadBytes))
-	if _, err := r.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+	if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF { //nolint:errorlint // a wrapped one is a failure
 		return nil, fmt.Errorf("read qcow2 header: %w", err)
 	}
 	h, err := parseHeader(head, limits)
@@ -53,6 +52,9 @@ func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error)
 
 func (v *view) readL1() error {
 	n := int64(v.l1Entries) * 8
+	if n == 0 {
+		return nil
+	}
 	if v.l1Offset > v.length-n {
 		return truncated("its L1 table", v.l1Offset, n)
 	}
@@ -89,7 +91,7 @@ func (v *view) readFull(p []byte, offset int64, what string) error {
 		return truncated(what, offset, int64(len(p)))
 	}
 	if n, err := v.r.ReadAt(p, offset); n < len(p) {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // a wrapped one is a failure
 			return truncated(what, offset, int64(len(p)))
 		}
 		return fmt.Errorf("read %d bytes at offset %d of the qcow2 image: %w", len(p), offset, err)

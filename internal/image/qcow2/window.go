@@ -2,7 +2,6 @@ package qcow2
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 )
@@ -66,7 +65,7 @@ func (w *window) reach(ctx context.Context, offset, end int64, leave func(start 
 		}
 		n, err := w.r.Read(w.buf[w.n:])
 		w.n += n
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF { //nolint:errorlint // a wrapped one is a failure
 			w.ended = true
 		} else if err != nil {
 			return false, fmt.Errorf("read the qcow2 image at offset %d: %w", w.end(), err)

@@ -4,7 +4,6 @@ package raw
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -27,7 +26,7 @@ type view struct {
 func Open(r io.ReaderAt, length int64) (image.Image, error) {
 	footer := make([]byte, len(vhdCookie))
 	if length >= image.SectorSize {
-		if _, err := r.ReadAt(footer, length-image.SectorSize); err != nil && !errors.Is(err, io.EOF) {
+		if _, err := r.ReadAt(footer, length-image.SectorSize); err != nil && err != io.EOF { //nolint:errorlint // a wrapped one is a failure
 			return nil, fmt.Errorf("read the last sector: %w", err)
 		}
 	}
@@ -50,7 +49,7 @@ func (v *view) ReadAt(p []byte, offset int64) (int, error) {
 	}
 	want := int(min(int64(len(p)), v.Size()-offset))
 	n, err := v.ReaderAt.ReadAt(p[:want], offset)
-	if n < want && errors.Is(err, io.EOF) && offset+int64(n) >= v.length {
+	if n < want && err == io.EOF && offset+int64(n) >= v.length {
 		clear(p[n:want]) // the rest of the last sector
 		n, err = want, nil
 	}
@@ -99,7 +98,7 @@ func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error
 			return err
 		}
 		n, err := io.ReadFull(in.Stream, block)
-		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // a wrapped one is a failure
 			return fmt.Errorf("read the raw image at offset %d: %w", offset, err)
 		}
 		if n > 0 {
