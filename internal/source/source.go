@@ -7,7 +7,6 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -84,7 +83,7 @@ type Error struct {
 	Permanent bool
 	// RetryAfter is how long the source asked to be left alone (RFC 9110, section 10.2.3); 0: it did not say.
 	RetryAfter time.Duration
-	// Err is the cause, if there is one. Its text may hold secrets.
+	// Err is the cause, if there is one. Its text may hold secrets. It wraps no io.EOF, which would look like a good end.
 	Err error
 }
 
@@ -108,7 +107,7 @@ func (r ReaderAt) ReadAt(p []byte, offset int64) (int, error) {
 		return 0, fmt.Errorf("open at offset %d: %w", offset, err)
 	}
 	n, err := io.ReadFull(body, p)
-	if errors.Is(err, io.ErrUnexpectedEOF) {
+	if err == io.ErrUnexpectedEOF { //nolint:errorlint // of ReadFull: the object ends there
 		err = io.EOF
 	}
 	if closeErr := body.Close(); err == nil && closeErr != nil {

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 )
@@ -17,7 +16,7 @@ func Peek(r io.Reader, n int) (head []byte, whole io.Reader, err error) {
 	switch {
 	case err == nil:
 		return head, io.MultiReader(bytes.NewReader(head), r), nil
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+	case err == io.EOF || err == io.ErrUnexpectedEOF: //nolint:errorlint // a source may wrap them, and means a failure then
 		return head, bytes.NewReader(head), nil
 	default:
 		return head, nil, fmt.Errorf("read the first %d bytes: %w", n, err)

@@ -60,7 +60,7 @@ func (b *body) Read(p []byte) (int, error) {
 // mend continues after the reading of an answer has ended with err. It answers io.EOF where that was the whole, and an
 // error where it can't continue.
 func (b *body) mend(err error) error {
-	atEnd := errors.Is(err, io.EOF)
+	atEnd := err == io.EOF //nolint:errorlint // a wrapped one is a failure
 	if atEnd && (b.end < 0 || b.offset >= b.end) {
 		return io.EOF
 	}

@@ -37,7 +37,7 @@ func classify(err error, from string) *source.Error {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return &source.Error{Reason: source.Timeout, Err: err, Message: fmt.Sprintf("timed out waiting for an answer from %s", from)}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed):
-		return &source.Error{Reason: source.ConnectionReset, Err: err, Message: fmt.Sprintf("the connection broke while reading from %s", from)}
+		return &source.Error{Reason: source.ConnectionReset, Err: errors.New(err.Error()), Message: fmt.Sprintf("the connection broke while reading from %s", from)}
 	default:
 		return &source.Error{Reason: source.BadAnswer, Err: err, Message: fmt.Sprintf("no usable answer from %s: %v", from, inner(err))}
 	}
