@@ -111,6 +111,7 @@ func (t *transfer) run(ctx context.Context) error {
 	if err := t.Target.Commit(); err != nil {
 		return err
 	}
+	t.done = max(t.done, t.forward.Size()) // what wasn't handed over is zero
 	t.progress()
 	return nil
 }
