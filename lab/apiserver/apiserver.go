@@ -19,7 +19,8 @@ import (
 )
 
 // Start starts an API server and returns the administrator's access to it; the test's end stops it. The programs are the
-// lab's own. Where they are missing, Start builds them, which needs root and about a quarter of an hour.
+// lab's own. Where they are missing, Start builds them, which needs root and about a quarter of an hour, more than go
+// test's default of 10 minutes: make test-apiserver, or go test -timeout 45m.
 func Start(t testing.TB) *rest.Config {
 	t.Helper()
 	if missing := firstMissing(); missing != "" {

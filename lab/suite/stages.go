@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -94,11 +93,11 @@ func apiServer(ctx context.Context, o Options) (Counts, error) {
 	if err := cluster.Build(ctx, cluster.Options{Out: o.Out}); err != nil {
 		return Counts{}, err
 	}
-	packages, err := tagged(".", "apiserver")
+	all, err := tagged(".", "apiserver")
 	if err != nil {
 		return Counts{}, err
 	}
-	return goTest(ctx, o.Out, test{packages: packages, tags: "apiserver", timeout: 15 * time.Minute})
+	return goTest(ctx, o.Out, test{packages: all.packages(), tags: "apiserver", timeout: 15 * time.Minute, flags: []string{all.run()}})
 }
 
 // scenarios runs the tests in the lab, which install vmdisk there themselves. A lab that was up before is used and stays; one that is started for them is
@@ -122,7 +121,20 @@ func scenarios(ctx context.Context, o Options) (counts Counts, err error) {
 	if !o.All {
 		flags = append(flags, "-skip=^TestLong")
 	}
-	return goTest(ctx, o.Out, test{packages: []string{"./lab/e2e/..."}, tags: "e2e", timeout: time.Hour, flags: flags, each: true})
+	all, err := tagged(".", "e2e")
+	if err != nil {
+		return counts, err
+	}
+	for _, one := range all { // one after another: there is only one lab
+		more, err := goTest(ctx, o.Out, test{
+			packages: []string{one.dir}, tags: "e2e", timeout: time.Hour, flags: append(flags, group{one}.run()), each: true,
+		})
+		counts = counts.plus(more)
+		if err != nil {
+			return counts, err
+		}
+	}
+	return counts, nil
 }
 
 // test is one run of go test.
@@ -170,38 +182,4 @@ func run(ctx context.Context, out, errOut io.Writer, command ...string) error {
 		return fmt.Errorf("%s: %w", strings.Join(command, " "), err)
 	}
 	return nil
-}
-
-// tagged are the packages below a directory that have tests with a build tag of that name.
-func tagged(root, tag string) ([]string, error) {
-	var packages []string
-	seen := map[string]bool{}
-	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), ".") {
-			return filepath.SkipDir
-		}
-		dir := "./" + filepath.Dir(path)
-		if !strings.HasSuffix(path, "_test.go") || seen[dir] {
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if strings.HasPrefix(string(text), "//go:build "+tag+"\n") {
-			seen[dir] = true
-			packages = append(packages, dir)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look for tests with the tag %s: %w", tag, err)
-	}
-	if len(packages) == 0 {
-		return nil, fmt.Errorf("no test has the tag %s: the tests must be started in the repository's root", tag)
-	}
-	return packages, nil
 }
