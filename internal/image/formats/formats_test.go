@@ -1,0 +1,66 @@
+package formats
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vmdisk.io/vmdisk/internal/image"
+	"vmdisk.io/vmdisk/internal/image/imagetest"
+)
+
+// TestBothWaysChooseTheSameFormat has everything that can be told from an image's beginning.
+func TestBothWaysChooseTheSameFormat(t *testing.T) {
+	path, _ := imagetest.Make(t, t.TempDir(), imagetest.Recipe{})
+	qcow2, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type answer struct {
+		Format  image.Format
+		Size    int64
+		Refused image.Reason
+	}
+	tests := map[string]struct {
+		content []byte
+		want    answer
+	}{
+		"a qcow2 image":                {qcow2, answer{Format: image.QCOW2, Size: imagetest.DiskBytes}},
+		"a raw image":                  {imagetest.Disk(), answer{Format: image.Raw, Size: imagetest.DiskBytes}},
+		"a raw image of half a sector": {imagetest.Disk()[:1000], answer{Format: image.Raw, Size: 1024}},
+		"a gzip file":                  {append([]byte("\x1f\x8b\x08"), make([]byte, 600)...), answer{Refused: image.UnsupportedFormat}},
+		"a vmdk image":                 {append([]byte("KDMV"), make([]byte, 600)...), answer{Refused: image.UnsupportedFormat}},
+		"a web page":                   {[]byte("<html>"), answer{Refused: image.NotADisk}},
+		"nothing":                      {nil, answer{Refused: image.NotADisk}},
+		"a qcow2 header that is cut":   {append(qcow2[:60:60], make([]byte, 0, 1)...), answer{Refused: image.Truncated}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			judge := func(view interface {
+				Format() image.Format
+				Size() int64
+			}, err error) answer {
+				var refused *image.Refused
+				if errors.As(err, &refused) {
+					return answer{Refused: refused.Reason}
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				return answer{Format: view.Format(), Size: view.Size()}
+			}
+			length := int64(len(test.content))
+			opened, err := Open(bytes.NewReader(test.content), length, image.Limits{})
+			if diff := cmp.Diff(test.want, judge(opened, err)); diff != "" {
+				t.Errorf("Open: %s", diff)
+			}
+			forward, err := Begin(test.content[:min(length, image.HeadBytes)], length, image.Limits{})
+			if diff := cmp.Diff(test.want, judge(forward, err)); diff != "" {
+				t.Errorf("Begin: %s", diff)
+			}
+		})
+	}
+}
