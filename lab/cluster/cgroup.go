@@ -16,7 +16,7 @@ const cgroupMount = "/sys/fs/cgroup"
 
 // cgroupName is the cgroup under which a node's pods run. Everything in it is the lab's, which is how containers are
 // found again when nothing else is left of them.
-func cgroupName(node string) string { return "vmdisk-lab-" + node }
+func cgroupName(node string) string { return labName() + "-" + node }
 
 // cgroupHierarchies are the directories that have a tree of cgroups each: one per controller with version 1 (and with
 // the hybrid layout), the mount itself with version 2.

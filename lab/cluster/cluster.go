@@ -9,6 +9,8 @@
 package cluster
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -81,6 +83,16 @@ func CSIDir() string { return filepath.Join(Dir(), "csi") }
 
 // Logs is the directory of the components' logs; the ones of the run before are in logs.old beside it.
 func Logs() string { return filepath.Join(Dir(), "logs") }
+
+// labName begins the names of what a lab has outside of its directory. A lab in another directory has another one, so
+// that it can run inside of namespaces of its own (for processes, mounts and the network) beside the machine's.
+func labName() string {
+	if Dir() == defaultDir {
+		return "vmdisk-lab"
+	}
+	sum := sha256.Sum256([]byte(Dir()))
+	return "vmdisk-lab-" + hex.EncodeToString(sum[:3])
+}
 
 // within is a path below the lab's directory.
 func within(parts ...string) string {

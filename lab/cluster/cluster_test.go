@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -75,5 +77,32 @@ func TestEveryComponentHasANameOfItsOwn(t *testing.T) {
 			t.Errorf("two components are called %s: they would share a pid file", name)
 		}
 		seen[name] = true
+	}
+}
+
+func TestRunningTellsAProcessFromALaterOneOfTheSamePid(t *testing.T) {
+	t.Setenv("LAB_DIR", t.TempDir())
+	start, alive := startTime(os.Getpid())
+	if !alive {
+		t.Fatal("this process does not find itself")
+	}
+	tests := map[string]struct {
+		file string
+		want *record
+	}{
+		"the process that was started":           {fmt.Sprintf(`{"pid":%d,"start":%d,"digest":"d"}`, os.Getpid(), start), &record{os.Getpid(), start, "d"}},
+		"another one with its pid":               {fmt.Sprintf(`{"pid":%d,"start":%d}`, os.Getpid(), start-1), nil},
+		"none at all":                            {`{"pid":4194305,"start":1}`, nil},
+		"a file that was not written to its end": {`{"pid":1`, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if err := writeFile(pidFile("component"), test.file, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, running("component")); diff != "" {
+				t.Errorf("running (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -105,7 +105,7 @@ func cniConfig(node string) (string, error) {
 	return string(encoded), err
 }
 
-func networkName(node string) string { return "vmdisk-lab-" + node }
+func networkName(node string) string { return labName() + "-" + node }
 
 // removeNetwork takes away what makeNetwork, the network plugins, kube-proxy, the firewall and the kubelets left in the
 // kernel and in the plugins' own directory. The sysctls stay: others may rely on them by now.
@@ -117,10 +117,12 @@ func removeNetwork(ctx context.Context) error {
 		}
 	}
 	errs = append(errs, cleanFirewall(ctx))
-	results, err := filepath.Glob("/var/lib/cni/results/vmdisk-lab-*")
-	errs = append(errs, err)
-	for _, path := range results {
-		errs = append(errs, removeFile(path))
+	for _, node := range NodeNames() {
+		results, err := filepath.Glob("/var/lib/cni/results/" + networkName(node) + "-*")
+		errs = append(errs, err)
+		for _, path := range results {
+			errs = append(errs, removeFile(path))
+		}
 	}
 	// The kubelets also link their containers' logs here.
 	links, err := filepath.Glob("/var/log/containers/*.log")
