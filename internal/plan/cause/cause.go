@@ -50,6 +50,9 @@ func Complaint(reason, message string) string {
 	if m := rpcText.FindStringSubmatch(message); m != nil {
 		message = m[2]
 	}
+	if m := missingText.FindStringSubmatch(message); m != nil {
+		return m[1] + " in the disk's namespace: create it, and the import goes on by itself"
+	}
 	const longest = 400
 	if len(message) > longest {
 		message = message[:strings.LastIndex(message[:longest], " ")+1] + "…"
@@ -69,6 +72,15 @@ func Complaint(reason, message string) string {
 		return message
 	}
 }
+
+// Passing says whether a complaint is one that Kubernetes makes on the way and withdraws by itself: a node asks for a claim a moment before it
+// is allowed to, or two components change an object at once.
+func Passing(message string) bool {
+	return strings.Contains(message, "no relationship found between node") || strings.Contains(message, "the object has been modified")
+}
+
+// missingText is how the kubelet says that what a pod is to mount doesn't exist.
+var missingText = regexp.MustCompile(`((?:configmap|secret) "[^"]+" not found)$`)
 
 // rpcText is how the CSI sidecars print a gRPC status: the code and the driver's own words.
 var rpcText = regexp.MustCompile(`rpc error: code = (\w+) desc = (.+)$`)

@@ -50,7 +50,11 @@ func TestComplaint(t *testing.T) {
 		},
 		"a ConfigMap is missing": {
 			"FailedMount", `MountVolume.SetUp failed for volume "ca" : configmap "images-ca" not found`,
-			`the node could not mount the worker's volumes: MountVolume.SetUp failed for volume "ca" : configmap "images-ca" not found`,
+			`configmap "images-ca" not found in the disk's namespace: create it, and the import goes on by itself`,
+		},
+		"a node can't attach": {
+			"FailedAttachVolume", `Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) vm`,
+			`the volume could not be attached to the worker's node: Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) vm`,
 		},
 		"an unknown component speaks": {"Odd", "some\n  text", "some text"},
 	} {
@@ -59,5 +63,17 @@ func TestComplaint(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+func TestPassing(t *testing.T) {
+	for message, want := range map[string]bool{
+		`error processing PVC a/disk: persistentvolumeclaims "disk" is forbidden: User "system:node:node-b" cannot get resource "persistentvolumeclaims": no relationship found between node 'node-b' and this object`: true,
+		`Operation cannot be fulfilled on persistentvolumeclaims "disk": the object has been modified; please apply your changes`:                                                                                      true,
+		`MountVolume.SetUp failed for volume "input-0" : secret "login" not found`:                                                                                                                                     false,
+	} {
+		if got := Passing(message); got != want {
+			t.Errorf("%v for %s", got, message)
+		}
 	}
 }

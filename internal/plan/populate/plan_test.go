@@ -58,7 +58,15 @@ func TestEveryWaitHasItsReason(t *testing.T) {
 				s.settle()
 				warn(s, "claim", "ProvisioningFailed", `failed to provision volume with StorageClass "replicated": rpc error: code = ResourceExhausted desc = no room on node-a`)
 			},
-			said{cdiv1.Pending, cdiv1.DataVolumeBound, "False", cdi.ReasonPending, "PVC web-root Pending: the storage driver could not make the volume: no room on node-a", ""},
+			said{cdiv1.Pending, cdiv1.DataVolumeBound, "False", "ProvisioningFailed", "PVC web-root Pending: the storage driver could not make the volume: no room on node-a", ""},
+		},
+		"a node asks a moment too early": {
+			nil, func(s *sim) {
+				bound(s)
+				warn(s, "worker", "FailedMount", `configmap "ca" not found`)
+				warn(s, "worker", "FailedMount", `persistentvolumeclaims "disk" is forbidden: no relationship found between node 'node-b' and this object`)
+			},
+			said{cdiv1.ImportScheduled, cdiv1.DataVolumeRunning, "False", "FailedMount", `configmap "ca" not found in the disk's namespace: create it, and the import goes on by itself`, ""},
 		},
 		"the volume is lost": {
 			nil, func(s *sim) { bound(s); s.world.Claim.Status.Phase = corev1.ClaimLost },
@@ -83,7 +91,7 @@ func TestEveryWaitHasItsReason(t *testing.T) {
 				bound(s)
 				warn(s, "worker", "FailedMount", `MountVolume.SetUp failed for volume "input-0" : configmap "ca" not found`)
 			},
-			said{cdiv1.ImportScheduled, cdiv1.DataVolumeRunning, "False", "FailedMount", `the node could not mount the worker's volumes: MountVolume.SetUp failed for volume "input-0" : configmap "ca" not found`, ""},
+			said{cdiv1.ImportScheduled, cdiv1.DataVolumeRunning, "False", "FailedMount", `configmap "ca" not found in the disk's namespace: create it, and the import goes on by itself`, ""},
 		},
 		"the worker is over a quota": {
 			nil, func(s *sim) {

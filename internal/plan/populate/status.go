@@ -76,6 +76,7 @@ func (f *flow) pending() condition {
 	c := condition{corev1.ConditionFalse, cdi.ReasonPending, fmt.Sprintf("PVC %s Pending", f.DataVolume.Name)}
 	if f.Claim != nil {
 		if w, ok := lastWarning(f.Warnings, string(f.Claim.UID)); ok {
+			c.reason = w.Reason
 			c.message += ": " + cause.Complaint(w.Reason, w.Message)
 			return c
 		}

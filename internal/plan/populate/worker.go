@@ -89,10 +89,10 @@ func hindrance(worker *corev1.Pod, warnings []corev1.Event) (condition, bool) {
 	return condition{}, false
 }
 
-// lastWarning is the newest Warning about an object.
+// lastWarning is the newest Warning about an object that is not of those that pass by themselves.
 func lastWarning(warnings []corev1.Event, uid string) (corev1.Event, bool) {
 	for _, w := range slices.Backward(warnings) {
-		if string(w.InvolvedObject.UID) == uid {
+		if string(w.InvolvedObject.UID) == uid && !cause.Passing(w.Message) {
 			return w, true
 		}
 	}
