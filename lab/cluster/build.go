@@ -14,6 +14,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -103,7 +104,10 @@ func (m module) build(ctx context.Context, o Options, root string) error {
 	}
 	o.say("building %s (minutes the first time)", m.dir)
 	started := time.Now()
-	if err := goBuild(ctx, dir, 10, m.ldflags, m.packages); err != nil {
+	stop := every(time.Minute, func() { o.say("still building %s (%s)", m.dir, time.Since(started).Round(time.Second)) })
+	err = goBuild(ctx, dir, 10, m.ldflags, m.packages)
+	stop()
+	if err != nil {
 		return err
 	}
 	for _, link := range m.links {
@@ -117,6 +121,27 @@ func (m module) build(ctx context.Context, o Options, root string) error {
 	}
 	o.say("built %s in %s", m.dir, time.Since(started).Round(time.Second))
 	return writeFile(stampFile, stamp, 0o644)
+}
+
+// every calls a function again and again, until the returned function is called; that one waits for the last call.
+func every(interval time.Duration, call func()) (stop func()) {
+	ticker, end := time.NewTicker(interval), make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		for {
+			select {
+			case <-ticker.C:
+				call()
+			case <-end:
+				return
+			}
+		}
+	})
+	return func() {
+		ticker.Stop()
+		close(end)
+		done.Wait()
+	}
 }
 
 // built reports whether every program of the module is there.

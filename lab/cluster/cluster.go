@@ -62,10 +62,15 @@ func (o Options) say(format string, args ...any) {
 
 // Dir is the directory that holds everything of the lab: LAB_DIR, or /var/lib/vmdisk-lab.
 func Dir() string {
-	if dir := os.Getenv("LAB_DIR"); dir != "" {
+	dir := os.Getenv("LAB_DIR")
+	if dir == "" {
+		return defaultDir
+	}
+	absolute, err := filepath.Abs(dir)
+	if err != nil { // the working directory is gone
 		return dir
 	}
-	return defaultDir
+	return absolute
 }
 
 // BinDir holds the built programs: etcd, kube-apiserver and kubectl among them, so that controller-runtime's envtest can

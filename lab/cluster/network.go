@@ -35,6 +35,11 @@ func sysctls() []struct{ path, value string } {
 
 // makeNetwork makes the pods' bridge with the host's address on it, and lets pods reach the world behind the host.
 func makeNetwork(ctx context.Context) error {
+	if _, err := os.Stat("/proc/sys/net/bridge"); errors.Is(err, fs.ErrNotExist) {
+		if _, err := run(ctx, "", "modprobe", "br_netfilter"); err != nil {
+			return fmt.Errorf("make the kernel filter traffic on bridges: %w", err)
+		}
+	}
 	for _, s := range sysctls() {
 		if err := os.WriteFile(filepath.Join("/proc/sys", s.path), []byte(s.value), 0); err != nil {
 			return fmt.Errorf("set the kernel's %s to %s: %w", strings.ReplaceAll(s.path, "/", "."), s.value, err)

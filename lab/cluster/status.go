@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -41,10 +43,20 @@ func Status(ctx context.Context, out io.Writer) (up bool, err error) {
 }
 
 func componentState(name string) (pid, state string) {
-	if r := running(name); r != nil {
-		return fmt.Sprint(r.PID), "running"
+	r := running(name)
+	if r == nil {
+		return "-", "not running"
 	}
-	return "-", "not running"
+	// One that is started again whenever it ends is the child of a shell, which sleeps for a moment in between.
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", r.PID, r.PID))
+	if err == nil {
+		for _, child := range strings.Fields(string(children)) {
+			if command, err := os.ReadFile("/proc/" + child + "/comm"); err == nil && string(command) == "sleep\n" {
+				return fmt.Sprint(r.PID), "ended, starting again: see " + logFile(name)
+			}
+		}
+	}
+	return fmt.Sprint(r.PID), "running"
 }
 
 func clusterStatus(ctx context.Context, out io.Writer) error {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +20,7 @@ func Up(ctx context.Context, o Options) error {
 	}
 	defer unlock()
 	for pid, dir := range strays() {
-		if dir != Dir() {
+		if dir != Dir() && sameNetwork(pid) {
 			return fmt.Errorf("another lab runs on this machine (process %d belongs to %s): take it down first with LAB_DIR=%s and the command down", pid, dir, dir)
 		}
 	}
@@ -50,6 +51,16 @@ func Up(ctx context.Context, o Options) error {
 	}
 	o.say("the lab is up after %s: export KUBECONFIG=%s PATH=%s:$PATH", time.Since(started).Round(100*time.Millisecond), Kubeconfig(), BinDir())
 	return nil
+}
+
+// sameNetwork reports whether a process is in this one's network namespace. A lab in another one disturbs nobody.
+func sameNetwork(pid int) bool {
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return true
+	}
+	its, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))
+	return err == nil && its == own // an error: it ended meanwhile
 }
 
 // bring starts what doesn't run and waits until all of it is ready; it reports whether there was anything to do.
