@@ -116,9 +116,11 @@ func (o *serveOptions) prepareTLS(out io.Writer) (*tls.Certificate, error) {
 
 // listenAndServe opens every address before it serves on any, and ends with ctx. Requests that run are cut short.
 func listenAndServe(ctx context.Context, handler http.Handler, o serveOptions, certificate *tls.Certificate) error {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerWait}
+	// One server for each scheme: a server that has served plain HTTP first offers HTTP/2 over TLS and then can't speak it.
+	plain := &http.Server{Handler: handler, ReadHeaderTimeout: headerWait}
+	secure := &http.Server{Handler: handler, ReadHeaderTimeout: headerWait}
 	if certificate != nil {
-		server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*certificate}}
+		secure.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*certificate}}
 	}
 	type listening struct {
 		net.Listener
@@ -139,8 +141,8 @@ func listenAndServe(ctx context.Context, handler http.Handler, o serveOptions, c
 		return nil
 	}
 	err := errors.Join(
-		open(o.listen, server.Serve),
-		open(o.tlsListen, func(l net.Listener) error { return server.ServeTLS(l, "", "") }))
+		open(o.listen, plain.Serve),
+		open(o.tlsListen, func(l net.Listener) error { return secure.ServeTLS(l, "", "") }))
 	if err == nil && len(all) == 0 {
 		err = errors.New("there is no address to listen on: give --listen or --tls-listen")
 	}
@@ -160,7 +162,7 @@ func listenAndServe(ctx context.Context, handler http.Handler, o serveOptions, c
 	case <-ctx.Done():
 	case err = <-ended:
 	}
-	err = errors.Join(err, server.Close())
+	err = errors.Join(err, plain.Close(), secure.Close())
 	wait.Wait()
 	return err
 }
