@@ -28,7 +28,7 @@ const (
 	largerBytes = diskBytes + 512
 
 	// recipe changes when what makeImages makes does.
-	recipe = "1"
+	recipe = "2"
 
 	// stolen is what an image that names another file may not bring into a disk.
 	stolen = "the content of another file"
@@ -119,10 +119,11 @@ func writeDisk(path string) error {
 		}
 		offset += int64(len(piece)) + 512*random.Int64N(8<<10)
 	}
-	if _, err := f.WriteAt([]byte("the end of the disk"), diskBytes-512); err != nil {
-		return err
-	}
-	return f.Sync()
+	// A boot sector's jump and signature: a raw image that begins with text is taken for text.
+	_, startErr := f.WriteAt([]byte{0xEB, 0x63, 0x90}, 0)
+	_, signErr := f.WriteAt([]byte{0x55, 0xAA}, 510)
+	_, endErr := f.WriteAt([]byte("the end of the disk"), diskBytes-512)
+	return errors.Join(startErr, signErr, endErr, f.Sync())
 }
 
 // hashFile is the SHA-256 of the first bytes of a file, which must have that many.

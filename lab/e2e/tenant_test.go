@@ -27,7 +27,7 @@ const (
 	// soon is how long anything may take that is not the transfer of an image.
 	soon = time.Minute
 	// filled is how long a small image may take on a machine with other work.
-	filled = 3 * time.Minute
+	filled = 2 * time.Minute
 	// told is within which time a person must be able to read what is wrong.
 	told = 30 * time.Second
 
@@ -160,8 +160,11 @@ func (n *tenant) becomesReady(name string) {
 	n.eventually(filled, "the disk is ready", func() error {
 		disk := get(n, name, &v1alpha1.VMDisk{})
 		c := meta.FindStatusCondition(disk.Status.Conditions, v1alpha1.ConditionWorkloadsReady)
+		if disk.Status.Phase == string(cdiv1.Failed) {
+			n.t.Fatalf("the disk failed: %+v", c)
+		}
 		if c == nil || c.Status != metav1.ConditionTrue {
-			return fmt.Errorf("its WorkloadsReady is %v", c)
+			return fmt.Errorf("its WorkloadsReady is %+v", c)
 		}
 		if disk.Status.Phase != string(cdiv1.Succeeded) || disk.Status.Progress != "100.0%" {
 			return fmt.Errorf("WorkloadsReady is True, but phase is %q and progress %q", disk.Status.Phase, disk.Status.Progress)

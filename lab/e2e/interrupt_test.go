@@ -1,0 +1,224 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"vmdisk.io/vmdisk/api/v1alpha1"
+)
+
+// slowly serves the compressed image in about twelve seconds.
+const slowly = "slow/6000000/"
+
+// The controller's end does not disturb an import: the same worker finishes it, and the next controller sees that. This test runs
+// alone, because all the others need the controller.
+func TestControllerRestartedAtHalf(t *testing.T) {
+	n := newTenant(t)
+	n.reportsQuotas(diskSize)
+	usage := n.measure()
+	workers := n.watchWorkers()
+	n.create(newDisk(blockNow, &v1alpha1.HTTPSource{URL: plainURL(slowly + qcow2File)}))
+	n.isAtHalf("disk")
+	var controllers corev1.PodList
+	if err := n.List(t.Context(), &controllers, client.InNamespace(vmdiskNamespace)); err != nil || len(controllers.Items) == 0 {
+		t.Fatalf("look for the controller: %v", err)
+	}
+	for i := range controllers.Items {
+		if err := n.Delete(t.Context(), &controllers.Items[i]); err != nil {
+			t.Fatalf("delete the controller: %v", err)
+		}
+	}
+	n.becomesReady("disk")
+	n.holds("disk", diskBytes, reference(t), dataBytes(n))
+	n.leftAlone("disk")
+	usage.wasExactly(n, diskBytes)
+	if seen := workers.seen(); len(seen) != 1 {
+		t.Errorf("the import took the workers %v, want one", seen)
+	}
+	n.eventually(soon, "the new controller is ready", func() error {
+		if err := n.List(t.Context(), &controllers, client.InNamespace(vmdiskNamespace)); err != nil {
+			return err
+		}
+		for i := range controllers.Items {
+			if !podReady(&controllers.Items[i]) {
+				return fmt.Errorf("pod %s is not ready", controllers.Items[i].Name)
+			}
+		}
+		return nil
+	})
+}
+
+// What is deleted in the middle of an import either comes again and ends well, or leaves nothing behind.
+func TestDeletedAtHalf(t *testing.T) {
+	t.Parallel()
+	for _, class := range []string{blockNow, filesLater} {
+		t.Run("the worker, in "+class, func(t *testing.T) {
+			t.Parallel()
+			n := newTenant(t)
+			n.reportsQuotas(quantity(claimBytes(class)))
+			usage := n.measure()
+			workers := n.watchWorkers()
+			n.create(newDisk(class, &v1alpha1.HTTPSource{URL: plainURL(slowly + qcow2File)}))
+			worker := n.isAtHalf("disk")
+			if err := n.Delete(t.Context(), &worker); err != nil {
+				t.Fatalf("delete the worker: %v", err)
+			}
+			n.becomesReady("disk")
+			n.holds("disk", diskBytes, reference(t), dataBytes(n))
+			n.leftAlone("disk") // an interruption is no fault, so restartCount stays 0
+			usage.wasExactly(n, claimBytes(class))
+			if seen := workers.seen(); len(seen) != 2 {
+				t.Errorf("the import took the workers %v, want two", seen)
+			}
+			if workers.overlapped() {
+				t.Error("two workers existed at one time")
+			}
+		})
+		t.Run("the disk, in "+class, func(t *testing.T) {
+			t.Parallel()
+			n := newTenant(t)
+			disk := newDisk(class, &v1alpha1.HTTPSource{URL: plainURL(slowly + qcow2File)})
+			n.create(disk)
+			n.isAtHalf("disk")
+			v := n.volume("disk")
+			if err := n.Delete(t.Context(), disk); err != nil {
+				t.Fatalf("delete the disk: %v", err)
+			}
+			n.eventually(soon, "no object is left", func() error {
+				left := []string{}
+				for _, objects := range []client.ObjectList{&v1alpha1.VMDiskList{}, &cdiv1.DataVolumeList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PodList{}} {
+					left = append(left, names(list(n, objects))...)
+				}
+				if len(left) > 0 {
+					return errors.New(strings.Join(left, ", "))
+				}
+				return nil
+			})
+			n.leavesNothing(v)
+		})
+	}
+	t.Run("the claim", func(t *testing.T) {
+		t.Parallel()
+		n := newTenant(t)
+		n.reportsQuotas(diskSize)
+		usage := n.measure()
+		n.create(newDisk(blockNow, &v1alpha1.HTTPSource{URL: plainURL(slowly + qcow2File)}))
+		n.isAtHalf("disk")
+		v := n.volume("disk")
+		if err := n.Delete(t.Context(), v.claim); err != nil {
+			t.Fatalf("delete the claim: %v", err)
+		}
+		n.leavesNothing(v)
+		n.becomesReady("disk")
+		n.holds("disk", diskBytes, reference(t), dataBytes(n))
+		usage.wasExactly(n, diskBytes)
+	})
+}
+
+// names are the names of a list's objects, with their type.
+func names(objects client.ObjectList) []string {
+	var all []string
+	add := func(o client.Object) { all = append(all, fmt.Sprintf("%T %s", o, o.GetName())) }
+	switch l := objects.(type) {
+	case *v1alpha1.VMDiskList:
+		for i := range l.Items {
+			add(&l.Items[i])
+		}
+	case *cdiv1.DataVolumeList:
+		for i := range l.Items {
+			add(&l.Items[i])
+		}
+	case *corev1.PersistentVolumeClaimList:
+		for i := range l.Items {
+			add(&l.Items[i])
+		}
+	case *corev1.PodList:
+		for i := range l.Items {
+			add(&l.Items[i])
+		}
+	}
+	return all
+}
+
+// isAtHalf waits until the disk's progress shows that some of the image is through, and not all, and returns the worker.
+func (n *tenant) isAtHalf(name string) corev1.Pod {
+	n.t.Helper()
+	n.eventually(soon, "the import is at half", func() error {
+		progress := get(n, name, &v1alpha1.VMDisk{}).Status.Progress
+		percent, err := strconv.ParseFloat(strings.TrimSuffix(progress, "%"), 64)
+		if err != nil || percent < 25 {
+			return fmt.Errorf("its progress is %q", progress)
+		}
+		if percent > 90 {
+			n.t.Fatalf("the progress was not seen before it was %s", progress)
+		}
+		return nil
+	})
+	pods := list(n, &corev1.PodList{}, client.MatchingLabels{"cdi.kubevirt.io": "importer"})
+	if len(pods.Items) != 1 {
+		n.t.Fatalf("there are %d workers, want one", len(pods.Items))
+	}
+	return pods.Items[0]
+}
+
+// workers are the workers that a tenant ever had.
+type workers struct {
+	mu    sync.Mutex
+	all   []types.UID
+	live  map[types.UID]bool
+	twice bool
+}
+
+// watchWorkers sees every worker from now on.
+func (n *tenant) watchWorkers() *workers {
+	n.t.Helper()
+	w := &workers{live: map[types.UID]bool{}}
+	ctx, cancel := context.WithCancel(n.t.Context())
+	var watcher sync.WaitGroup
+	n.t.Cleanup(watcher.Wait)
+	n.t.Cleanup(cancel)
+	started := make(chan struct{}, 1)
+	watcher.Go(func() { n.follow(ctx, n.name, &corev1.PodList{}, started, w.see) })
+	<-started
+	return w
+}
+
+func (w *workers) see(event watch.EventType, object client.Object) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	uid := object.GetUID()
+	if event == watch.Deleted {
+		delete(w.live, uid)
+		return
+	}
+	if !w.live[uid] {
+		w.all = append(w.all, uid)
+	}
+	w.live[uid] = true
+	w.twice = w.twice || len(w.live) > 1
+}
+
+func (w *workers) seen() []types.UID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all
+}
+
+func (w *workers) overlapped() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.twice
+}

@@ -1,0 +1,83 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"vmdisk.io/vmdisk/api/v1alpha1"
+	"vmdisk.io/vmdisk/lab/cluster"
+	"vmdisk.io/vmdisk/lab/csi"
+)
+
+// What a disk waits for is named on the disk, and once it is there the disk goes on by itself.
+func TestWaiting(t *testing.T) {
+	t.Parallel()
+	t.Run("for a class that doesn't exist", func(t *testing.T) {
+		t.Parallel()
+		n := newTenant(t)
+		class := n.name + "-later"
+		n.create(newDisk(class, &v1alpha1.HTTPSource{URL: plainURL(qcow2File)}))
+		n.says("disk", told, class)
+		dv := get(n, "disk", &cdiv1.DataVolume{})
+		if c := condition(dv, cdiv1.DataVolumeBound); c.Reason != "ErrClaimNotValid" {
+			t.Errorf("the DataVolume's Bound is %+v, want the reason ErrClaimNotValid", c)
+		}
+		binding := storagev1.VolumeBindingImmediate
+		made := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: "linstor.csi.linbit.com",
+			Parameters: map[string]string{csi.ParameterKind: "replicated"}, VolumeBindingMode: &binding}
+		if err := n.Create(t.Context(), made); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { n.removeCluster(made) })
+		n.becomesReady("disk")
+	})
+	t.Run("for a ConfigMap that doesn't exist", func(t *testing.T) {
+		t.Parallel()
+		n := newTenant(t)
+		n.create(newDisk(blockNow, &v1alpha1.HTTPSource{URL: secureURL(qcow2File), CertConfigMap: authorityName}))
+		n.says("disk", told, `configmap "`+authorityName+`" not found`)
+		n.trustServer()
+		n.becomesReady("disk")
+		n.holds("disk", diskBytes, reference(t), -1)
+	})
+	t.Run("for a Secret that doesn't exist", func(t *testing.T) {
+		t.Parallel()
+		n := newTenant(t)
+		n.create(newDisk(filesLater, &v1alpha1.HTTPSource{URL: plainURL("auth/" + qcow2File), SecretRef: credentialsName}))
+		n.says("disk", told, `secret "`+credentialsName+`" not found`)
+		n.create(credentials(password))
+		n.becomesReady("disk")
+	})
+	t.Run("for storage that has no room", func(t *testing.T) {
+		t.Parallel()
+		n := newTenant(t)
+		const full = "the pool is full"
+		fault := csi.Fault{Method: "CreateVolume", PVC: n.name + "/*", Code: codes.ResourceExhausted, Message: full}
+		if err := csi.SetFaults(cluster.CSIDir(), fault); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := csi.SetFaults(cluster.CSIDir()); err != nil {
+				t.Error(err)
+			}
+		})
+		n.create(newDisk(blockNow, nil))
+		n.says("disk", told, "the storage driver could not make the volume", full, "DataVolume disk is Pending")
+		if err := csi.SetFaults(cluster.CSIDir()); err != nil {
+			t.Fatal(err)
+		}
+		n.becomesReady("disk")
+	})
+	t.Run("for trust in a certificate", func(t *testing.T) {
+		t.Parallel()
+		n := newTenant(t)
+		n.create(newDisk(blockNow, &v1alpha1.HTTPSource{URL: secureURL(qcow2File)}))
+		n.says("disk", told, "unknown authority", "certConfigMap")
+	})
+}
