@@ -96,7 +96,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // ReaderAt reads a source that has Description.Ranges at any place, with one Open for each read.
 type ReaderAt struct {
 	// Context bounds every read; io.ReaderAt has no place for one.
-	Context context.Context //nolint:containedctx // see above
+	Context context.Context // see above
 	Source  Source
 }
 

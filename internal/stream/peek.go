@@ -13,10 +13,10 @@ func Peek(r io.Reader, n int) (head []byte, whole io.Reader, err error) {
 	head = make([]byte, n)
 	got, err := io.ReadFull(r, head)
 	head = head[:got]
-	switch {
-	case err == nil:
+	switch err { // a wrapped io.EOF is a failure
+	case nil:
 		return head, io.MultiReader(bytes.NewReader(head), r), nil
-	case err == io.EOF || err == io.ErrUnexpectedEOF: //nolint:errorlint // a source may wrap them, and means a failure then
+	case io.EOF, io.ErrUnexpectedEOF:
 		return head, bytes.NewReader(head), nil
 	default:
 		return head, nil, fmt.Errorf("read the first %d bytes: %w", n, err)

@@ -53,7 +53,7 @@ func compareOpen(t *testing.T, file, want []byte) {
 		t.Fatalf("read the disk: %d bytes, %v", n, err)
 	}
 	requireEqual(t, got, want)
-	r := rand.New(rand.NewPCG(8, 9)) //nolint:gosec // test data
+	r := rand.New(rand.NewPCG(8, 9))
 	for range 200 {
 		offset := r.Int64N(img.Size())
 		part := make([]byte, r.Int64N(1<<18))

@@ -219,7 +219,7 @@ func (p *pass) readAgain(b []byte, offset int64) ([]byte, error) {
 		return nil, needsRandom()
 	}
 	n, err := p.random.ReadAt(b, offset)
-	if err != nil && err != io.EOF { //nolint:errorlint // a wrapped one is a failure
+	if err != nil && err != io.EOF { // a wrapped one is a failure
 		return nil, fmt.Errorf("read %d bytes at offset %d of the qcow2 image again: %w", len(b), offset, err)
 	}
 	return b[:n], nil

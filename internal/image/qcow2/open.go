@@ -36,7 +36,7 @@ type view struct {
 // image that can't be read.
 func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error) {
 	head := make([]byte, min(length, image.HeadBytes))
-	if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF { //nolint:errorlint // a wrapped one is a failure
+	if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF { // a wrapped one is a failure
 		return nil, fmt.Errorf("read qcow2 header: %w", err)
 	}
 	h, err := parseHeader(head, limits)

@@ -65,7 +65,7 @@ func (w *window) reach(ctx context.Context, offset, end int64, leave func(start 
 		}
 		n, err := w.r.Read(w.buf[w.n:])
 		w.n += n
-		if err == io.EOF { //nolint:errorlint // a wrapped one is a failure
+		if err == io.EOF { // a wrapped one is a failure
 			w.ended = true
 		} else if err != nil {
 			return false, fmt.Errorf("read the qcow2 image at offset %d: %w", w.end(), err)

@@ -26,7 +26,7 @@ type view struct {
 func Open(r io.ReaderAt, length int64) (image.Image, error) {
 	footer := make([]byte, len(vhdCookie))
 	if length >= image.SectorSize {
-		if _, err := r.ReadAt(footer, length-image.SectorSize); err != nil && err != io.EOF { //nolint:errorlint // a wrapped one is a failure
+		if _, err := r.ReadAt(footer, length-image.SectorSize); err != nil && err != io.EOF { // a wrapped one is a failure
 			return nil, fmt.Errorf("read the last sector: %w", err)
 		}
 	}
@@ -98,7 +98,7 @@ func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error
 			return err
 		}
 		n, err := io.ReadFull(in.Stream, block)
-		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { //nolint:errorlint // a wrapped one is a failure
+		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { // a wrapped one is a failure
 			return fmt.Errorf("read the raw image at offset %d: %w", offset, err)
 		}
 		if n > 0 {

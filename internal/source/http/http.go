@@ -91,7 +91,7 @@ func New(o Options) (source.Source, error) {
 	}
 	u.User = nil // else it would be sent wherever a redirect leads back to
 	s := &httpSource{url: u, header: header, user: o.User, password: o.Password, timeouts: o.Timeouts, pause: o.Pause}
-	s.client = newClient(o, &tls.Config{RootCAs: pool, InsecureSkipVerify: o.InsecureSkipVerify}) //nolint:gosec // the user asks for it
+	s.client = newClient(o, &tls.Config{RootCAs: pool, InsecureSkipVerify: o.InsecureSkipVerify}) // the user asks for it
 	return s, nil
 }
 

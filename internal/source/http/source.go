@@ -202,7 +202,7 @@ func (s *httpSource) get(ctx context.Context, rangeValue string, v validator) (*
 		return nil, fmt.Errorf("make request for %s: %w", redact(s.url), err)
 	}
 	s.setHeaders(req, rangeValue, v)
-	r, err := s.client.Do(req) // the transport has the timeouts until the answer begins
+	r, err := s.client.Do(req) //nolint:bodyclose // the response's close does; the transport has the timeouts until the answer begins
 	if err != nil {
 		cancel(nil)
 		if ctx.Err() != nil {
