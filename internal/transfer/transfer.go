@@ -38,6 +38,8 @@ type Job struct {
 	// Progress is called now and then, by one goroutine at a time, with what is done of how much; see Progress of
 	// package job. May be nil.
 	Progress func(done, total int64)
+	// Now is the clock; default time.Now.
+	Now func() time.Time
 }
 
 // Report is what a transfer has seen. It is filled as far as the transfer came, also where that ended with an error.
@@ -52,6 +54,9 @@ type Report struct {
 // Run fills the target. It answers *source.Error, *image.Refused, *stream.ChecksumError and *target.Error, wrapped or
 // not, and what wraps ctx.Err() when ctx is done. The target is only touched after the image's header was found good.
 func Run(ctx context.Context, j Job) (report Report, err error) {
+	if j.Now == nil {
+		j.Now = time.Now
+	}
 	description, err := j.Source.Describe(ctx)
 	if err != nil {
 		return report, err
@@ -96,11 +101,11 @@ func (t *transfer) run(ctx context.Context) error {
 	if size := t.forward.Size(); size > t.Target.Size() {
 		return t.tooLarge(size)
 	}
-	started := time.Now()
+	started := t.Now()
 	if err := t.Target.Clear(ctx); err != nil {
 		return err
 	}
-	if time.Since(started) > patience {
+	if t.Now().Sub(started) > patience {
 		if whole, err = t.open(ctx); err != nil {
 			return err
 		}

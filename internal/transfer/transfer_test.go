@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -346,11 +347,49 @@ func TestAFileStaysSparse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close() // only read
 	if _, err := io.ReadFull(f, got); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("not the image's disk: %v", err)
 	}
 	if allocated := allocatedBytes(t, f); allocated > report.WrittenBytes+1<<20 {
 		t.Errorf("%d bytes are allocated for %d written", allocated, report.WrittenBytes)
+	}
+}
+
+// opens counts how often a source is opened.
+type opens struct {
+	sourcetest.Memory
+	n int
+}
+
+func (o *opens) Open(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
+	o.n++
+	return o.Memory.Open(ctx, offset, length)
+}
+
+// slow is a target whose clearing takes a minute by its clock.
+type slow struct {
+	*target.Memory
+	now time.Time
+}
+
+func (s *slow) Clear(ctx context.Context) error {
+	s.now = s.now.Add(time.Minute)
+	return s.Memory.Clear(ctx)
+}
+
+func TestAConnectionDoesNotWaitForATargetThatTakesLongToClear(t *testing.T) {
+	content := imagetest.Disk()
+	for _, forward := range []bool{false, true} {
+		src := &opens{Memory: sourcetest.Memory{Content: content, Forward: forward}}
+		disk := &slow{Memory: target.NewMemory(imagetest.DiskBytes)}
+		_, err := Run(t.Context(), Job{Source: src, Target: disk, Checksum: checksumOf(t, content), Now: func() time.Time { return disk.now }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		requireDisk(t, disk.Memory, content)
+		if diff := cmp.Diff(2, src.n); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
