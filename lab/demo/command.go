@@ -26,6 +26,7 @@ type command struct {
 	env   []string  // added to the caller's environment
 	stdin io.Reader // nil: nothing
 	echo  io.Writer // gets a copy of what the program says; nil: nobody
+	hold  *os.File  // a locked file that the program and its children keep locked until they end; nil: none
 }
 
 // run returns what the program printed on its standard output. Its error repeats the last lines of what the program
@@ -33,13 +34,16 @@ type command struct {
 func (c command) run(ctx context.Context) (string, error) {
 	var stdout, all bytes.Buffer
 	cmd := exec.CommandContext(ctx, c.name, c.args...)
-	// SIGTERM, so that a program (mmdebstrap, in the middle of its mounts) can clean up: when the demo is told to end, and
+	// SIGTERM, so that a program (mmdebstrap, in the middle of its mounts) cleans up: when the demo is told to end, and
 	// when it was killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = cleanUp
 	cmd.Env = append(os.Environ(), c.env...)
 	cmd.Stdin = c.stdin
+	if c.hold != nil {
+		cmd.ExtraFiles = []*os.File{c.hold}
+	}
 	shared := &lockedWriter{w: &all}
 	var echo io.Writer = shared
 	if c.echo != nil {

@@ -74,16 +74,14 @@ func Image(ctx context.Context, cacheDir string, out io.Writer) (Built, error) {
 		return Built{}, fmt.Errorf("make the cache directory: %w", err)
 	}
 	name := fmt.Sprintf("image-%s-r%d", sources.codename, recipe)
-	unlock, err := lock(ctx, filepath.Join(cacheDir, name+".lock"))
+	held, err := lock(ctx, out, filepath.Join(cacheDir, name+".lock"))
 	if err != nil {
 		return Built{}, err
 	}
-	defer unlock()
+	defer held.Close() // which releases it; an error of that helps nobody
 	dir := filepath.Join(cacheDir, name)
-	if built, err := cached(dir); err == nil {
-		return built, nil
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return Built{}, err
+	if _, err := os.Stat(dir); err == nil {
+		return cached(dir)
 	}
 	if runtime.GOARCH != "amd64" || os.Geteuid() != 0 {
 		return Built{}, errors.New("the demo's image is built by root on an amd64 machine, and this isn't one: " +
@@ -97,7 +95,7 @@ func Image(ctx context.Context, cacheDir string, out io.Writer) (Built, error) {
 	}
 	start := time.Now()
 	fmt.Fprintf(out, "building a Debian %s cloud image of 20 GiB (once; it is kept in %s)\n", sources.codename, dir)
-	if err := build(ctx, out, dir, sources); err != nil {
+	if err := build(ctx, out, dir, sources, held); err != nil {
 		return Built{}, fmt.Errorf("build the Debian image: %w", err)
 	}
 	fmt.Fprintf(out, "built the image in %s\n", time.Since(start).Round(time.Second))
@@ -105,7 +103,7 @@ func Image(ctx context.Context, cacheDir string, out io.Writer) (Built, error) {
 }
 
 // build fills a directory beside dir and renames it to dir when it is complete: a killed build leaves no half image.
-func build(ctx context.Context, out io.Writer, dir string, sources aptSources) (err error) {
+func build(ctx context.Context, out io.Writer, dir string, sources aptSources, held *os.File) (err error) {
 	partial := dir + ".partial"
 	if err := removeTree(ctx, partial); err != nil {
 		return err
@@ -128,7 +126,7 @@ func build(ctx context.Context, out io.Writer, dir string, sources aptSources) (
 		name string
 		do   func() error
 	}{
-		{"install the packages with mmdebstrap", func() error { return buildRoot(ctx, root, work, sources) }},
+		{"install the packages with mmdebstrap", func() error { return buildRoot(ctx, root, work, sources, held) }},
 		{"make the disk", func() error { return buildDisk(ctx, disk, root, work, ImageSize) }},
 		{"compress it to qcow2", func() error { return compress(ctx, disk, qcow2) }},
 		{"convert it to raw with qemu-img, for comparing", func() error { return ConvertRaw(ctx, qcow2, raw) }},
@@ -156,13 +154,10 @@ func build(ctx context.Context, out io.Writer, dir string, sources aptSources) (
 	return os.Rename(filepath.Join(partial, "keep"), dir)
 }
 
-// cached returns the image in dir; its error is os.ErrNotExist where there is none.
+// cached returns the image in dir, which exists. One without its sums is damaged: it is reported, not built over.
 func cached(dir string) (Built, error) {
 	b := Built{Dir: filepath.Join(dir, "public"), Raw: filepath.Join(dir, "disk.raw")}
 	b.Qcow2 = filepath.Join(b.Dir, imageName)
-	if _, err := os.Stat(dir); err != nil {
-		return Built{}, err
-	}
 	var err error
 	if b.Qcow2SHA256, err = readSum(filepath.Join(b.Dir, "SHA256SUMS")); err != nil {
 		return Built{}, fmt.Errorf("read the cached image in %s (delete that directory to build it again): %w", dir, err)
@@ -177,7 +172,7 @@ func cached(dir string) (Built, error) {
 func readSum(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("%s: %v", path, err) // not ErrNotExist: a directory without its sums is damaged
+		return "", err
 	}
 	sum, _, ok := strings.Cut(string(text), "  ")
 	if !ok || len(sum) != 64 {
@@ -201,20 +196,23 @@ func ConvertRaw(ctx context.Context, qcow2, raw string) error {
 	return nil
 }
 
-// lock takes an exclusive lock on path, which it creates, and returns how to release it.
-func lock(ctx context.Context, path string) (func(), error) {
+// lock takes an exclusive lock on path, which it creates. Closing the file releases it, and so does the end of the
+// process and of those that inherited the file.
+func lock(ctx context.Context, out io.Writer, path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock the image cache: %w", err)
 	}
-	for {
+	for told := false; ; told = true {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			// Closing releases the lock; there is nothing to be done about an error of it.
-			return func() { _ = file.Close() }, nil
+			return file, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, errors.Join(fmt.Errorf("lock the image cache: %w", err), file.Close())
+		}
+		if !told {
+			fmt.Fprintf(out, "waiting for another build of the image to end (it holds %s)\n", path)
 		}
 		// A blocking flock would not end with the context, and nothing tells when a lock is released.
 		select {

@@ -60,8 +60,9 @@ func slimming() []string {
 	}
 }
 
-// buildRoot makes a Debian root filesystem in dir, which must not exist. work is a directory for its small files.
-func buildRoot(ctx context.Context, dir, work string, sources aptSources) error {
+// buildRoot makes a Debian root filesystem in dir, which must not exist. work is a directory for its small files. The lock
+// held outlives a killed demo for as long as mmdebstrap is at it, so that the next build doesn't meet it.
+func buildRoot(ctx context.Context, dir, work string, sources aptSources, held *os.File) error {
 	sourceFiles, err := sources.write(work)
 	if err != nil {
 		return err
@@ -69,8 +70,8 @@ func buildRoot(ctx context.Context, dir, work string, sources aptSources) error 
 	args := []string{"--mode=root", "--variant=minbase", "--format=directory", "--quiet",
 		"--include=" + strings.Join(imagePackages(), ","), "--aptopt=Acquire::Languages \"none\"",
 		"--aptopt=Acquire::Retries \"3\"",
-		// The initramfs can't see the type of a root filesystem that is yet to be made, and wouldn't check it.
-		// zstd's highest levels take a minute for a few bytes; the image is compressed once more anyway.
+		// zstd's highest levels take a minute for a few bytes; the image is compressed once more anyway. The type of the
+		// root, which is yet to be made, can't be seen: without FSTYPE the initramfs wouldn't check it.
 		"--essential-hook=mkdir -p \"$1/etc/initramfs-tools/conf.d\"",
 		"--essential-hook=printf 'COMPRESS=zstd\\nCOMPRESSLEVEL=3\\nMODULES=list\\nFSTYPE=ext4\\n' > \"$1/etc/initramfs-tools/conf.d/demo.conf\"",
 		"--essential-hook=printf '" + strings.Join(bootModules(), "\\n") + "\\n' > \"$1/etc/initramfs-tools/modules\"",
@@ -87,7 +88,7 @@ func buildRoot(ctx context.Context, dir, work string, sources aptSources) error 
 		args = append(args, "--dpkgopt="+rule)
 	}
 	args = append(append(args, sources.codename, dir), sourceFiles...)
-	if _, err := (command{name: "mmdebstrap", args: args}).run(ctx); err != nil {
+	if _, err := (command{name: "mmdebstrap", args: args, hold: held}).run(ctx); err != nil {
 		return fmt.Errorf("build a Debian root filesystem: %w", err)
 	}
 	return finishRoot(dir)
