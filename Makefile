@@ -6,6 +6,8 @@ SHELL := /bin/bash
 
 # IMAGE is the name that `make image` and `make manifests` give the image. The lab names its own.
 IMAGE ?= vmdisk:latest
+# DIST is where they put what they make.
+DIST ?= dist
 # FUZZTIME is how long `make fuzz` spends on each target.
 FUZZTIME ?= 30s
 
@@ -87,13 +89,15 @@ build: go ## Build bin/vmdisk, one static binary (it also works as kubectl-vmdis
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/vmdisk ./cmd/vmdisk
 
 image: go ## Build the image IMAGE as dist/vmdisk-image.tar, without Docker; load or push it with any tool
-	$(LAB) image $(IMAGE) dist/vmdisk-image.tar
+	$(LAB) image $(IMAGE) $(DIST)/vmdisk-image.tar
 
 manifests: go ## Write dist/crds.yaml and dist/install.yaml, for IMAGE: what to apply to an existing cluster, in this order
-	@mkdir -p dist
-	@for file in config/crd/*.yaml; do echo ---; cat "$$file"; done > dist/crds.yaml
-	@for file in config/manifests/*.yaml; do echo ---; cat "$$file"; done | sed 's|vmdisk:latest|$(IMAGE)|g' > dist/install.yaml
-	@echo "Wrote dist/crds.yaml and dist/install.yaml. Apply them with kubectl apply --server-side -f, the CRDs first."
+	@mkdir -p $(DIST)
+	@for file in config/crd/*.yaml; do echo ---; cat "$$file"; done > $(DIST)/crds.yaml
+	@for file in config/manifests/*.yaml; do echo ---; cat "$$file"; done | sed 's|vmdisk:latest|$(IMAGE)|g' > $(DIST)/install.yaml
+	@echo "Wrote $(DIST)/crds.yaml and $(DIST)/install.yaml. To install:"
+	@echo "  kubectl apply --server-side -f $(DIST)/crds.yaml && kubectl wait --for=condition=Established -f $(DIST)/crds.yaml"
+	@echo "  kubectl apply --server-side -f $(DIST)/install.yaml"
 
 clean: ## Remove what was built in this clone (the lab's own directory is kept; see lab-down)
 	rm -rf bin dist .cache

@@ -23,6 +23,18 @@ import (
 // test's default of 10 minutes: make test-apiserver, or go test -timeout 45m.
 func Start(t testing.TB) *rest.Config {
 	t.Helper()
+	access, _ := StartEmpty(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := deploy.Apply(ctx, access, config.DefaultImage); err != nil {
+		t.Fatalf("install vmdisk's kinds and objects: %v", err)
+	}
+	return access
+}
+
+// StartEmpty is Start without vmdisk's kinds and objects. It also returns the path of a kubeconfig for the same access.
+func StartEmpty(t testing.TB) (access *rest.Config, kubeconfig string) {
+	t.Helper()
 	if missing := firstMissing(); missing != "" {
 		t.Logf("%s is not there: building the lab's programs (about a quarter of an hour the first time on a machine)", missing)
 		if err := cluster.Build(t.Context(), cluster.Options{Out: os.Stderr}); err != nil {
@@ -49,12 +61,11 @@ func Start(t testing.TB) *rest.Config {
 		}
 	})
 	access.QPS, access.Burst = 1000, 1000
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	if err := deploy.Apply(ctx, access, config.DefaultImage); err != nil {
-		t.Fatalf("install vmdisk's kinds and objects: %v", err)
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, environment.KubeConfig, 0o600); err != nil {
+		t.Fatalf("write the kubeconfig: %v", err)
 	}
-	return access
+	return access, kubeconfig
 }
 
 // firstMissing is the path of a program that isn't built yet, or empty.
