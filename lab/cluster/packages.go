@@ -2,56 +2,34 @@ package cluster
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"os/exec"
-	"strings"
+	"io"
+
+	"vmdisk.io/vmdisk/lab/debian"
 )
 
-// debianPackages maps a program (or a file) that the lab needs to the Debian package that has it.
-func debianPackages() []struct{ file, pkg string } {
-	return []struct{ file, pkg string }{
-		{"containerd", "containerd"},
-		{"runc", "runc"},
-		{"/usr/lib/cni/bridge", "containernetworking-plugins"},
-		{"conntrack", "conntrack"},
-		{"socat", "socat"},
-		{"iptables", "iptables"},
-		{"ipset", "ipset"},
-		{"ip", "iproute2"},
-		{"mkfs.ext4", "e2fsprogs"},
-		{"losetup", "mount"},
-		{"qemu-img", "qemu-utils"},
+// tools are the programs that the lab runs. Debian's own containerd service, which the package may start, doesn't matter:
+// the lab's have sockets and directories of their own.
+func tools() []debian.Tool {
+	return []debian.Tool{
+		{Program: "containerd", Package: "containerd"},
+		{Program: "runc", Package: "runc"},
+		{Program: "/usr/lib/cni/bridge", Package: "containernetworking-plugins"},
+		{Program: "conntrack", Package: "conntrack"},
+		{Program: "socat", Package: "socat"},
+		{Program: "iptables", Package: "iptables"},
+		{Program: "ipset", Package: "ipset"},
+		{Program: "ip", Package: "iproute2"},
+		{Program: "mkfs.ext4", Package: "e2fsprogs"},
+		{Program: "losetup", Package: "mount"},
+		{Program: "qemu-img", Package: "qemu-utils"},
 	}
 }
 
-// installPackages installs the Debian packages that are missing. Debian's own containerd service, which the package may
-// start, doesn't matter: the lab's have sockets and directories of their own.
+// installPackages installs the Debian packages that are missing.
 func installPackages(ctx context.Context, o Options) error {
-	var missing []string
-	for _, need := range debianPackages() {
-		if strings.HasPrefix(need.file, "/") {
-			if _, err := os.Stat(need.file); err == nil {
-				continue
-			}
-		} else if _, err := exec.LookPath(need.file); err == nil {
-			continue
-		}
-		missing = append(missing, need.pkg)
+	out := o.Out
+	if out == nil {
+		out = io.Discard
 	}
-	if len(missing) == 0 {
-		return nil
-	}
-	o.say("installing Debian packages: %s", strings.Join(missing, " "))
-	for _, args := range [][]string{
-		{"update", "-q"},
-		append([]string{"install", "-q", "-y", "--no-install-recommends"}, missing...),
-	} {
-		cmd := exec.CommandContext(ctx, "apt-get", args...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("install the Debian packages %s: apt-get %s: %w\n%s", strings.Join(missing, " "), args[0], err, out)
-		}
-	}
-	return nil
+	return debian.Ensure(ctx, out, tools())
 }
