@@ -21,14 +21,14 @@ import (
 
 const (
 	// diskSize and diskBytes are the size of the disk in the images, and of most disks.
-	diskSize  = "1Gi"
-	diskBytes = int64(1) << 30
+	diskSize  = "512Mi"
+	diskBytes = int64(512) << 20
 
 	// largerBytes is the size of the disk in the image that is too large.
 	largerBytes = diskBytes + 512
 
 	// recipe changes when what makeImages makes does.
-	recipe = "2"
+	recipe = "3"
 
 	// stolen is what an image that names another file may not bring into a disk.
 	stolen = "the content of another file"

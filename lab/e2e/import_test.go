@@ -122,8 +122,8 @@ func (n *tenant) dirtyClass() string {
 	return class.Name
 }
 
-// zeros is the SHA-256 of a usual disk that is all zero: head -c 1G /dev/zero | sha256sum.
-const zeros = "49bc20df15e412a64472421e13fe86ff1c5165e18b2afccf160d4dc19fe68a14"
+// zeros is the SHA-256 of a usual disk that is all zero: head -c 512M /dev/zero | sha256sum.
+const zeros = "9acca8e8c22201155389f65abbf6bc9723edc7384ead80503839f49dcc56d767"
 
 // A disk without a source reads as zeros and takes no space.
 func TestBlank(t *testing.T) {
@@ -149,7 +149,7 @@ func TestDataVolume(t *testing.T) {
 	block, files := corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem
 	once := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	asked := corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(diskSize)}}
-	room := corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1200Mi")}}
+	room := corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("600Mi")}}
 	http := &cdiv1.DataVolumeSource{HTTP: &cdiv1.DataVolumeSourceHTTP{URL: plainURL(qcow2File)}}
 	blank := &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}
 	tests := map[string]struct {
@@ -173,7 +173,7 @@ func TestDataVolume(t *testing.T) {
 			quota: diskBytes, bytes: diskBytes, sum: reference(t)},
 		"pvc as Filesystem, the overhead from the disk": {
 			spec:  cdiv1.DataVolumeSpec{Source: http, PVC: &corev1.PersistentVolumeClaimSpec{StorageClassName: new(filesLater), AccessModes: once, Resources: room}},
-			quota: 1200 << 20},
+			quota: 600 << 20},
 		"blank": {
 			spec:  cdiv1.DataVolumeSpec{Source: blank, Storage: &cdiv1.StorageSpec{Resources: asked}},
 			quota: diskBytes, bytes: diskBytes, sum: zeros},

@@ -21,7 +21,7 @@ import (
 )
 
 // slowly serves the compressed image in about twelve seconds.
-const slowly = "slow/6000000/"
+const slowly = "slow/3000000/"
 
 // The controller's end does not disturb an import: the same worker finishes it, and the next controller sees that. This test runs
 // alone, because all the others need the controller.

@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"vmdisk.io/vmdisk/lab/cluster"
 	"vmdisk.io/vmdisk/lab/deploy"
@@ -28,6 +30,7 @@ const atOnce = "6"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	log.SetLogger(logr.Discard()) // controller-runtime's clients want one
 	os.Exit(runAll(m))
 }
 

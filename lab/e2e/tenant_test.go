@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -199,22 +200,48 @@ func (n *tenant) workloads(name string) metav1.Condition {
 }
 
 // says waits until the disk's WorkloadsReady condition is False with a message that has all the parts, and keeps the story
-// that the disk tells then.
+// that the disk tells then. The time counts from the start of the first worker, if there is one: how long the cluster takes
+// for that is not vmdisk's to say.
 func (n *tenant) says(name string, within time.Duration, parts ...string) {
 	n.t.Helper()
-	n.eventually(within, fmt.Sprintf("the disk says %q", parts), func() error {
+	parts = append(parts, "DataVolume "+name+" is ")
+	for start := time.Now(); ; time.Sleep(lookEvery) {
 		c := n.workloads(name)
-		if c.Status != metav1.ConditionFalse || c.Reason != "DataVolumeNotReady" {
-			return fmt.Errorf("WorkloadsReady is %+v", c)
+		lacks := slices.IndexFunc(parts, func(part string) bool { return !strings.Contains(c.Message, part) })
+		if c.Status == metav1.ConditionFalse && c.Reason == "DataVolumeNotReady" && lacks < 0 {
+			break
 		}
-		for _, part := range append(parts, "DataVolume "+name+" is ") {
-			if !strings.Contains(c.Message, part) {
-				return fmt.Errorf("the message lacks %q: %s", part, c.Message)
+		since, pending := n.workerStarted(start)
+		if time.Since(since) > within && !pending || time.Since(start) > filled {
+			n.t.Fatalf("not within %s: the disk says %q: WorkloadsReady is %s, %s: %s", within, parts, c.Status, c.Reason, c.Message)
+		}
+	}
+	n.keepStory(name)
+}
+
+// workerStarted is when the first worker that is still there began to run, or the given time if there is none; pending says
+// that there is one that has not begun.
+func (n *tenant) workerStarted(otherwise time.Time) (at time.Time, pending bool) {
+	n.t.Helper()
+	for _, pod := range list(n, &corev1.PodList{}, client.MatchingLabels{cdi.WorkerLabel: cdi.WorkerImporter}).Items {
+		pending = pod.Status.Phase == corev1.PodPending
+		for _, s := range pod.Status.ContainerStatuses {
+			switch {
+			case s.State.Running != nil:
+				otherwise = later(otherwise, s.State.Running.StartedAt.Time)
+			case s.State.Terminated != nil:
+				otherwise = later(otherwise, s.State.Terminated.StartedAt.Time)
 			}
 		}
-		return nil
-	})
-	n.keepStory(name)
+	}
+	return otherwise, pending
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // condition is a DataVolume's condition of a type.
