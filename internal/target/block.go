@@ -22,13 +22,16 @@ type BlockOptions struct {
 	Path string
 	// SizeBytes is the disk's length; the device may be longer, and what lies behind the disk stays as it is.
 	SizeBytes int64
+	// Preallocate has zeros written everywhere, so that a thin device has its space allocated.
+	Preallocate bool
 }
 
 // block is a block device. Whatever it reads as before, it is never presumed to be zero.
 type block struct {
-	f    *os.File
-	path string
-	size int64
+	f           *os.File
+	path        string
+	size        int64
+	preallocate bool
 }
 
 // OpenBlock opens the device and compares its size. Nothing is written yet.
@@ -37,7 +40,7 @@ func OpenBlock(o BlockOptions) (Target, error) {
 	if err != nil {
 		return nil, openError(err, o.Path)
 	}
-	t := &block{f: f, path: o.Path, size: o.SizeBytes}
+	t := &block{f: f, path: o.Path, size: o.SizeBytes, preallocate: o.Preallocate}
 	if err := t.check(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -80,6 +83,9 @@ func (t *block) Clear(ctx context.Context) error {
 		t.fallocate(unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE),
 		t.fallocate(unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE),
 		t.writeZeros,
+	}
+	if t.preallocate {
+		methods = []func(offset, n int64) error{t.writeZeros}
 	}
 	return t.clear(ctx, methods)
 }

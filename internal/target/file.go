@@ -121,7 +121,7 @@ func (t *file) Commit() error {
 	if err != nil {
 		return classify(err, "open the directory of "+t.path)
 	}
-	defer directory.Close() //nolint:errcheck // only read
+	defer directory.Close() // only read
 	return classify(directory.Sync(), "bring the directory of "+t.path+" to stable storage")
 }
 

@@ -123,6 +123,30 @@ func TestAFileIsSparseUnlessPreallocated(t *testing.T) {
 	}
 }
 
+// TestADeviceIsThinUnlessPreallocated looks at the file behind a loop device, which is sparse as a thin volume is.
+func TestADeviceIsThinUnlessPreallocated(t *testing.T) {
+	for name, preallocate := range map[string]bool{"thin": false, "preallocated": true} {
+		t.Run(name, func(t *testing.T) {
+			device := loopDevice(t, make([]byte, diskBytes))
+			x, err := OpenBlock(BlockOptions{Path: device, SizeBytes: diskBytes, Preallocate: preallocate})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(x.Clear(t.Context()), x.Commit(), x.Close()); err != nil {
+				t.Fatal(err)
+			}
+			backing := strings.TrimSpace(run(t, "losetup", "--noheadings", "--output", "BACK-FILE", device))
+			info, err := os.Stat(backing)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if allocated := info.Sys().(*syscall.Stat_t).Blocks * 512; preallocate != (allocated >= diskBytes) {
+				t.Errorf("%d of %d bytes are allocated", allocated, diskBytes)
+			}
+		})
+	}
+}
+
 // TestEveryWayOfMakingZerosMakesZeros tries each way alone, and each after another that is not supported.
 func TestEveryWayOfMakingZerosMakesZeros(t *testing.T) {
 	device := loopDevice(t, dirty(diskBytes))

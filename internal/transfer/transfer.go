@@ -44,6 +44,8 @@ type Job struct {
 
 // Report is what a transfer has seen. It is filled as far as the transfer came, also where that ended with an error.
 type Report struct {
+	// Source names the source, without secrets; empty until it has answered.
+	Source string
 	Format image.Format
 	// VirtualBytes is the size of the disk inside the image.
 	VirtualBytes int64
@@ -212,7 +214,7 @@ func (t *transfer) progress() {
 }
 
 func (t *transfer) report() Report {
-	r := Report{ReadBytes: t.again}
+	r := Report{Source: t.description.Name, ReadBytes: t.again}
 	if t.counter != nil {
 		r.ReadBytes += t.counter.Bytes()
 	}

@@ -62,6 +62,9 @@ func Run(ctx context.Context, spec job.Spec, o Options) (result job.Result) {
 	}()
 	report, err := run(ctx, spec, o)
 	result = judge(ctx, err, o.Stderr)
+	if result.Outcome == job.Refused && report.Source != "" {
+		result.Message = report.Source + ": " + result.Message // what is wrong with the bytes says nothing of whence they came
+	}
 	result.Format = string(report.Format)
 	result.VirtualBytes, result.ReadBytes, result.WrittenBytes = report.VirtualBytes, report.ReadBytes, report.WrittenBytes
 	return result
@@ -132,7 +135,7 @@ func openTarget(t job.Target) (target.Target, error) {
 	case job.File:
 		return target.OpenFile(target.FileOptions{Path: t.Path, SizeBytes: t.SizeBytes, AllowSmaller: t.AllowSmaller, Preallocate: t.Preallocate})
 	case job.Block:
-		return target.OpenBlock(target.BlockOptions{Path: t.Path, SizeBytes: t.SizeBytes})
+		return target.OpenBlock(target.BlockOptions{Path: t.Path, SizeBytes: t.SizeBytes, Preallocate: t.Preallocate})
 	default:
 		return nil, broken("the job's target is of kind %q; file and block are known", t.Kind)
 	}

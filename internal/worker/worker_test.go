@@ -176,20 +176,20 @@ func TestResultsSayWhatHappened(t *testing.T) {
 		"an image that is larger than the disk": {
 			behaviour: sourcetest.Behaviour{Content: qcow2},
 			change:    func(s *job.Spec) { s.Target.SizeBytes = size - 512 },
-			want:      job.Result{Outcome: job.Refused, Reason: "ImageLargerThanDisk", Message: fmt.Sprintf("the disk in the image has %d bytes, and the disk to be filled has %d: ask for one that is large enough", size, size-512), Format: "qcow2", VirtualBytes: size},
+			want:      job.Result{Outcome: job.Refused, Reason: "ImageLargerThanDisk", Message: fmt.Sprintf("$URL/disk: the disk in the image has %d bytes, and the disk to be filled has %d: ask for one that is large enough", size, size-512), Format: "qcow2", VirtualBytes: size},
 		},
 		"a web page": {
 			behaviour: sourcetest.Behaviour{Content: page},
-			want:      job.Result{Outcome: job.Refused, Reason: "NotADisk", Message: "this is a web page, not a disk image: check that the URL points to the file itself and not to a page that links to it"},
+			want:      job.Result{Outcome: job.Refused, Reason: "NotADisk", Message: "$URL/disk: this is a web page, not a disk image: check that the URL points to the file itself and not to a page that links to it"},
 		},
 		"a backing file": {
 			behaviour: sourcetest.Behaviour{Content: backed},
-			want:      job.Result{Outcome: job.Refused, Reason: "BackingFile", Message: `the qcow2 image holds only its differences to a backing file, "/etc/passwd", which is never opened: flatten it with 'qemu-img convert -O qcow2 IN OUT' and serve that`},
+			want:      job.Result{Outcome: job.Refused, Reason: "BackingFile", Message: `$URL/disk: the qcow2 image holds only its differences to a backing file, "/etc/passwd", which is never opened: flatten it with 'qemu-img convert -O qcow2 IN OUT' and serve that`},
 		},
 		"another checksum": {
 			behaviour: sourcetest.Behaviour{Content: qcow2},
 			change:    func(s *job.Spec) { s.Source.HTTP.Checksum = sha256Of(nil) },
-			want:      job.Result{Outcome: job.Refused, Reason: "ChecksumMismatch", Message: "checksum mismatch: expected " + sha256Of(nil) + ", the bytes have " + sha256Of(qcow2) + ": the file at the source is not the one that was expected, or the checksum is outdated", Format: "qcow2", VirtualBytes: size},
+			want:      job.Result{Outcome: job.Refused, Reason: "ChecksumMismatch", Message: "$URL/disk: checksum mismatch: expected " + sha256Of(nil) + ", the bytes have " + sha256Of(qcow2) + ": the file at the source is not the one that was expected, or the checksum is outdated", Format: "qcow2", VirtualBytes: size},
 		},
 		"a checksum that is none": {
 			change: func(s *job.Spec) { s.Source.HTTP.Checksum = "crc32:00" },
