@@ -97,7 +97,7 @@ func buildID(path string) []byte {
 	if err != nil { // starting it will say so
 		return nil
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	for _, name := range []string{".note.go.buildid", ".note.gnu.build-id"} {
 		if section := file.Section(name); section != nil {
 			if id, err := section.Data(); err == nil {
