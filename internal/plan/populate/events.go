@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/internal/action"
 )
 
@@ -15,7 +16,11 @@ func changes(name string, old, now cdiv1.DataVolumeStatus) []action.Event {
 	before, _ := find(old.Conditions, cdiv1.DataVolumeBound)
 	after, ok := find(now.Conditions, cdiv1.DataVolumeBound)
 	if ok && after.Reason != "" && before.Reason != after.Reason {
-		events = append(events, action.Event{Type: boundType(after.Reason), Reason: after.Reason, Message: after.Message})
+		reason := after.Reason
+		if reason == cdi.ReasonClaimLost {
+			reason = cdi.ReasonErrClaimLost // CDI's two words for it
+		}
+		events = append(events, action.Event{Type: boundType(reason), Reason: reason, Message: after.Message})
 	}
 	if e, ok := phaseEvent(name, now.Phase); ok && old.Phase != now.Phase {
 		events = append(events, e)
