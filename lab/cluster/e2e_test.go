@@ -52,13 +52,20 @@ func newLab(t *testing.T, namespace, podSecurity string) lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := lab{Client: c, t: t, namespace: namespace}
-	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": podSecurity}}}
-	l.remove(object)
-	l.create(object)
-	t.Cleanup(func() { l.remove(object) })
+	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: namespace + "-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": podSecurity},
+	}}
+	if err := c.Create(t.Context(), object); err != nil {
+		t.Fatalf("create a namespace: %v", err)
+	}
+	l := lab{Client: c, t: t, namespace: object.Name}
+	t.Cleanup(func() { // its end is not waited for: it takes a quarter of a minute, and the next test has another one
+		if err := c.Delete(context.WithoutCancel(t.Context()), object); err != nil {
+			t.Errorf("remove namespace %s: %v", object.Name, err)
+		}
+	})
 	l.wait("the namespace's service account", func(ctx context.Context) error {
-		return c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
+		return c.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: "default"}, &corev1.ServiceAccount{})
 	})
 	return l
 }
@@ -72,26 +79,9 @@ func (w testWriter) Write(p []byte) (int, error) {
 
 func (l lab) create(object client.Object) {
 	l.t.Helper()
-	if object.GetName() != l.namespace {
-		object.SetNamespace(l.namespace)
-	}
+	object.SetNamespace(l.namespace)
 	if err := l.Create(l.t.Context(), object); err != nil {
 		l.t.Fatalf("create %s: %v", object.GetName(), err)
-	}
-}
-
-// remove deletes an object and waits until it is gone.
-func (l lab) remove(object client.Object) {
-	l.t.Helper()
-	ctx := context.WithoutCancel(l.t.Context()) // also runs when the test's own context has ended
-	err := poll(ctx, time.Minute, func(ctx context.Context) error {
-		if err := l.Delete(ctx, object.DeepCopyObject().(client.Object)); client.IgnoreNotFound(err) == nil && err != nil {
-			return nil
-		}
-		return errors.New("it is still there")
-	})
-	if err != nil {
-		l.t.Errorf("remove %s: %v", object.GetName(), err)
 	}
 }
 
@@ -183,7 +173,7 @@ func TestServicesAndTheirNamesWorkFromPodsOfBothNodes(t *testing.T) {
 		"the API server by its name":      {[]string{"get", "https://kubernetes.default.svc/version"}, true},
 		"a Service by its short name":     {[]string{"get", "http://server"}, true},
 		"a name outside, refused at once": {[]string{"resolve", "cloud.debian.org"}, false},
-		"a Service that there is not":     {[]string{"resolve", "nothing.lab-names.svc.cluster.local"}, false},
+		"a Service that there is not":     {[]string{"resolve", "nothing.default.svc.cluster.local"}, false},
 	}
 	number := 0
 	for name, test := range tests {
