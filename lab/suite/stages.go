@@ -100,6 +100,14 @@ func apiServer(ctx context.Context, o Options) (Counts, error) {
 	return goTest(ctx, o.Out, test{packages: all.packages(), tags: "apiserver", timeout: 15 * time.Minute, flags: []string{all.run()}})
 }
 
+// lifecycle starts, kills and stops a lab of its own, in namespaces of its own, so that the machine's lab is not disturbed.
+func lifecycle(ctx context.Context, o Options) (Counts, error) {
+	if err := cluster.Build(ctx, cluster.Options{Out: o.Out}); err != nil {
+		return Counts{}, err
+	}
+	return goTest(ctx, o.Out, test{packages: []string{"./lab/cluster"}, tags: "lifecycle", timeout: 15 * time.Minute, flags: []string{"-count=1", "-run=^TestTheLab"}, each: true})
+}
+
 // scenarios runs the tests in the lab, which install vmdisk there themselves. A lab that was up before is used and stays; one that is started for them is
 // stopped again, unless Keep is set.
 func scenarios(ctx context.Context, o Options) (counts Counts, err error) {

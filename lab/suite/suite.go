@@ -38,6 +38,7 @@ func stages() []stage {
 		{"static", "generated files, formatting, go vet", static},
 		{"unit", "unit tests", unit},
 		{"apiserver", "rules, rights and quotas against a real API server", apiServer},
+		{"lab", "a lab comes up from whatever state it was left in", lifecycle},
 		{"e2e", "scenarios in the lab", scenarios},
 	}
 }
