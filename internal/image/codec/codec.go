@@ -3,12 +3,9 @@
 package codec
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 
-	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/zstd"
 
 	"vmdisk.io/vmdisk/internal/image"
@@ -19,9 +16,8 @@ const MaxPiece = 2 << 20
 
 // Decoder decodes pieces one after the other. It keeps its tables between them, and is not safe for concurrent use.
 type Decoder struct {
-	in      bytes.Reader
-	inflate io.ReadCloser
-	zstd    *zstd.Decoder
+	inflater *inflater
+	zstd     *zstd.Decoder
 }
 
 var (
@@ -48,19 +44,10 @@ func (d *Decoder) Decode(dst []byte, encoding image.Encoding, stored []byte) err
 }
 
 func (d *Decoder) decodeDeflate(dst, stored []byte) error {
-	d.in.Reset(stored)
-	if d.inflate == nil {
-		d.inflate = flate.NewReader(&d.in)
-	} else if err := d.inflate.(flate.Resetter).Reset(&d.in, nil); err != nil {
-		return fmt.Errorf("reset inflater: %w", err)
+	if d.inflater == nil {
+		d.inflater = newInflater()
 	}
-	if _, err := io.ReadFull(d.inflate, dst); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return errShort
-		}
-		return errNotDeflate
-	}
-	return nil
+	return d.inflater.inflate(dst, stored)
 }
 
 // decodeZstd decodes frame after frame until dst is full. A frame is cut out of stored first: what lies behind it may

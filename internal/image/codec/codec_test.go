@@ -2,7 +2,11 @@ package codec
 
 import (
 	"bytes"
+	reference "compress/flate"
+	"errors"
 	"io"
+	"math/bits"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/klauspost/compress/flate"
@@ -108,21 +112,72 @@ func TestDecodeRefusesWhatIsTooShortOrNotEncoded(t *testing.T) {
 	}
 }
 
-// FuzzDeflate compares with another inflater: what that one decodes ours must too, and to the same.
-func FuzzDeflate(f *testing.F) {
-	for level := range 10 {
-		f.Add(deflate(f, level, text(1000)))
+// skewed is bytes of which the frequent ones are very frequent, so that their code has short and long members.
+func skewed(n int, seed uint64) []byte {
+	r := rand.New(rand.NewPCG(seed, 5))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(bits.TrailingZeros64(r.Uint64())) * byte(1+r.IntN(7))
 	}
-	f.Add([]byte{})
-	f.Add(bytes.Repeat([]byte{0xff}, 100))
-	f.Fuzz(func(t *testing.T, stored []byte) {
-		want := make([]byte, 1000)
-		_, err := io.ReadFull(flate.NewReader(bytes.NewReader(stored)), want)
+	return b
+}
+
+// TestDeflateOfEveryShape decodes what all levels of an encoder make of data of many kinds, as a whole and in part.
+func TestDeflateOfEveryShape(t *testing.T) {
+	var noise [70_000]byte
+	r := rand.NewChaCha8([32]byte{1})
+	if _, err := r.Read(noise[:]); err != nil {
+		t.Fatal(err)
+	}
+	var f = newInflater()
+	for name, whole := range map[string][]byte{
+		"zeros": make([]byte, 70_000), "text": text(70_000), "noise": noise[:], "program": program(), "skewed": skewed(70_000, 1), "more skewed": bytes.Repeat(skewed(7_000, 2), 10),
+		"pairs": bytes.Repeat([]byte("ab"), 35_000), "seven": bytes.Repeat([]byte("abcdefg"), 10_000), "a few": []byte("abcabcabc"),
+	} {
+		for level := flate.HuffmanOnly; level <= 9; level++ {
+			stored := deflate(t, level, whole)
+			for _, n := range []int{0, 1, len(whole) / 3, len(whole) - 1, len(whole)} {
+				got := make([]byte, n)
+				if err := f.inflate(got, stored); err != nil || !bytes.Equal(got, whole[:n]) {
+					t.Fatalf("%s, level %d, %d bytes: %v", name, level, n, err)
+				}
+			}
+			if err := f.inflate(make([]byte, len(whole)+1), stored); !errors.Is(err, errShort) {
+				t.Fatalf("%s, level %d, a byte too many: %v", name, level, err)
+			}
+			for n := range min(len(stored), 300) {
+				got := make([]byte, len(whole))
+				if err := f.inflate(got, stored[:n]); err == nil && !bytes.Equal(got, whole) { // only the end's mark may be missing
+					t.Fatalf("%s, level %d, cut after %d bytes: no error", name, level, n)
+				}
+			}
+		}
+	}
+}
+
+// FuzzDeflate compares with the standard library's inflater: what that one decodes ours must too, and to the same.
+func FuzzDeflate(f *testing.F) {
+	for level := flate.HuffmanOnly; level <= 9; level++ {
+		f.Add(deflate(f, level, text(1000)), uint16(1000))
+		f.Add(deflate(f, level, skewed(5000, 3)), uint16(4000))
+		f.Add(deflate(f, level, program()[:6000]), uint16(6000))
+	}
+	f.Add([]byte{}, uint16(1))
+	f.Add(bytes.Repeat([]byte{0xff}, 100), uint16(1000))
+	f.Add([]byte("\x05\xe0\x81\x08\x00\x00\x00\x00\x20\x7f\xeb\x0b"), uint16(10)) // one code of one bit
+	f.Fuzz(func(t *testing.T, stored []byte, n uint16) {
+		want := make([]byte, n)
+		_, err := io.ReadFull(reference.NewReader(bytes.NewReader(stored)), want)
 		var d Decoder
-		got := make([]byte, 1000)
+		got := make([]byte, n)
 		gotErr := d.Decode(got, image.Deflate, stored)
 		if (err == nil) != (gotErr == nil) || err == nil && !bytes.Equal(got, want) {
 			t.Fatalf("got %v, want %v", gotErr, err)
+		}
+		if gotErr != nil { // nothing stays behind from an error
+			if whole := text(500); d.Decode(got[:0:0], image.Deflate, nil) != nil || d.Decode(make([]byte, 500), image.Deflate, deflate(t, 6, whole)) != nil {
+				t.Fatal("the decoder doesn't recover")
+			}
 		}
 	})
 }
