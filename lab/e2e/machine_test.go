@@ -219,32 +219,16 @@ func (m *machine) path(claim *corev1.PersistentVolumeClaim) string {
 // start makes a pod that uses the disk as KubeVirt's do, unless it exists.
 func (m *machine) start(name string, args ...string) error {
 	claim := get(m.tenant, m.disk, &corev1.PersistentVolumeClaim{})
-	share := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
-	container := corev1.Container{
-		Name: "compute", Image: m.tools, ImagePullPolicy: corev1.PullNever, Args: args,
-		Resources: corev1.ResourceRequirements{Requests: share, Limits: share},
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: new(false),
-			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-		},
-	}
+	pod := restrictedPod(name, m.tools, args...)
+	pod.Namespace = m.name
+	pod.Labels = map[string]string{"kubevirt.io/vm": "debian"}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: m.disk}}}}
+	container := &pod.Spec.Containers[0]
 	if *claim.Spec.VolumeMode == corev1.PersistentVolumeBlock {
 		container.VolumeDevices = []corev1.VolumeDevice{{Name: "disk", DevicePath: m.path(claim)}}
 	} else {
 		container.VolumeMounts = []corev1.VolumeMount{{Name: "disk", MountPath: "/disk"}}
-	}
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: m.name, Name: name, Labels: map[string]string{"kubevirt.io/vm": "debian"}},
-		Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyNever,
-			Containers:    []corev1.Container{container},
-			Volumes: []corev1.Volume{{Name: "disk", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: m.disk}}}},
-			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: new(true), RunAsUser: new(int64(cdi.DiskUser)), RunAsGroup: new(int64(cdi.DiskUser)), FSGroup: new(int64(cdi.DiskUser)),
-				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			},
-		},
 	}
 	if m.node != "" {
 		pod.Spec.Affinity = onNode(m.node)
@@ -253,6 +237,30 @@ func (m *machine) start(name string, args ...string) error {
 		return fmt.Errorf("start pod %s: %w", name, err)
 	}
 	return nil
+}
+
+// restrictedPod is a pod of a tenant that runs lab-tools once, as the user that opens disks.
+func restrictedPod(name, tools string, args ...string) *corev1.Pod {
+	share := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			TerminationGracePeriodSeconds: new(int64(1)),
+			Containers: []corev1.Container{{
+				Name: "compute", Image: tools, ImagePullPolicy: corev1.PullNever, Args: args,
+				Resources: corev1.ResourceRequirements{Requests: share, Limits: share},
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: new(false),
+					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+			}},
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: new(true), RunAsUser: new(int64(cdi.DiskUser)), RunAsGroup: new(int64(cdi.DiskUser)), FSGroup: new(int64(cdi.DiskUser)),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+		},
+	}
 }
 
 func onNode(name string) *corev1.Affinity {

@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"context"
+	"os/exec"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,12 +35,32 @@ func TestNetworkPolicy(t *testing.T) {
 		n.reportsPolicies()
 		n.reportsQuotas(diskSize)
 		n.create(newDisk(blockNow, &v1alpha1.HTTPSource{URL: plainURL(qcow2File)}))
-		n.says("disk", told, "timed out connecting to "+serverHost+":80", "NetworkPolicy", "DataVolume disk is ImportInProgress", "attempt 1")
+		// The lab's firewall rejects, as some do; a connection is then refused.
+		n.says("disk", told, serverHost+":80", "NetworkPolicy", "DataVolume disk is ImportInProgress", "attempt 1")
 		n.allow("also-http", 80, corev1.ProtocolTCP)
 		n.becomesReady("disk")
 		n.holds("disk", diskBytes, reference(t), -1)
 	})
 }
+
+// A firewall that drops what it doesn't allow, as most do, is named within half a minute, too.
+func TestFirewallThatDrops(t *testing.T) {
+	t.Parallel()
+	n := newTenant(t)
+	route := func(ctx context.Context, verb string) {
+		if out, err := exec.CommandContext(ctx, "ip", "route", verb, "blackhole", unreachable+"/32").CombinedOutput(); err != nil {
+			t.Errorf("ip route %s: %v: %s", verb, err, out)
+		}
+	}
+	route(t.Context(), "replace")
+	t.Cleanup(func() { route(context.WithoutCancel(t.Context()), "del") })
+	n.create(newDisk(blockNow, &v1alpha1.HTTPSource{URL: "http://" + unreachable + "/" + qcow2File}))
+	n.says("disk", told, "timed out connecting to "+unreachable+":80; a firewall or NetworkPolicy may be blocking it",
+		"DataVolume disk is ImportInProgress", "attempt 1", "the next try is at")
+}
+
+// unreachable is an address that is kept for documentation (RFC 5737), so that no route to it is missed.
+const unreachable = "192.0.2.77"
 
 // reportsPolicies gives the tenant the report's policies, and lets the importer ask the DNS, as the report's cluster does.
 func (n *tenant) reportsPolicies() {

@@ -56,20 +56,23 @@ func TestSourceThatFails(t *testing.T) {
 				return &v1alpha1.HTTPSource{URL: "http://later." + n.name + ".svc/" + qcow2File}
 			},
 			says: func(n *tenant) []string { return []string{`no such host "later.` + n.name + `.svc"`, "attempt 1"} },
-			mend: func(n *tenant) {
-				n.create(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: lateServer},
-					Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: serverHost + ".cluster.local"}})
-			},
+			mend: func(n *tenant) { n.lateName(n.server().address) },
 		},
 		"a port where nobody listens": {
 			source: func(n *tenant) *v1alpha1.HTTPSource {
-				n.create(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: lateServer}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
+				n.lateServer()
 				return &v1alpha1.HTTPSource{URL: "http://later." + n.name + ".svc/" + qcow2File}
 			},
 			says: func(n *tenant) []string {
 				return []string{"connection refused by later." + n.name + ".svc:80", "attempt 1"}
 			},
-			mend: func(n *tenant) { n.create(lateEndpoint(n.server().address)) },
+			mend: func(n *tenant) {
+				slice := get(n, lateServer, &discoveryv1.EndpointSlice{})
+				slice.Endpoints[0].Addresses = []string{n.server().address}
+				if err := n.Update(n.t.Context(), slice); err != nil {
+					n.t.Fatalf("put the image server behind the name: %v", err)
+				}
+			},
 		},
 	}
 	for name, test := range tests {
@@ -107,14 +110,32 @@ func credentials(password string) *corev1.Secret {
 // lateServer is the name of a server that comes to be while a disk waits for it.
 const lateServer = "later"
 
-// lateEndpoint puts the image server behind a Service that had nobody behind it.
-func lateEndpoint(address string) *discoveryv1.EndpointSlice {
-	return &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: lateServer, Labels: map[string]string{discoveryv1.LabelServiceName: lateServer}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: new(""), Port: new(int32(80)), Protocol: new(corev1.ProtocolTCP)}},
-	}
+// lateServer makes a name for a pod that runs, but does not listen.
+func (n *tenant) lateServer() {
+	n.t.Helper()
+	n.create(restrictedPod(lateServer, n.server().tools, "pause"))
+	pod := &corev1.Pod{}
+	n.eventually(soon, "the pod has an address", func() error {
+		if pod = get(n, lateServer, &corev1.Pod{}); pod.Status.PodIP == "" {
+			return fmt.Errorf("its phase is %s", pod.Status.Phase)
+		}
+		return nil
+	})
+	n.lateName(pod.Status.PodIP)
+}
+
+// lateName makes the name, for an address.
+func (n *tenant) lateName(address string) {
+	n.t.Helper()
+	n.create(
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: lateServer}, Spec: corev1.ServiceSpec{
+			ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Port: 80}}}},
+		&discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Name: lateServer, Labels: map[string]string{discoveryv1.LabelServiceName: lateServer}},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}}},
+			Ports:       []discoveryv1.EndpointPort{{Name: new(""), Port: new(int32(80)), Protocol: new(corev1.ProtocolTCP)}},
+		})
 }
 
 // A server may lack what a good one has, as long as it delivers in the end.

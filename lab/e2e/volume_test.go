@@ -80,6 +80,7 @@ func (n *tenant) holds(claim string, bytes int64, sum string, data int64) {
 	if got != sum {
 		n.t.Errorf("the disk's first %d bytes have the SHA-256 %s, want %s", bytes, got, sum)
 	}
+	n.t.Logf("the disk occupies %d bytes, for an image with %d bytes of data", occupied, data)
 	if data >= 0 && occupied > data+slack {
 		n.t.Errorf("the disk occupies %d bytes for %d bytes of data", occupied, data)
 	}
