@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
@@ -13,7 +14,7 @@ import (
 // clearStep is how many bytes are made zero by one call of the kernel, so that it can be interrupted between two.
 const clearStep = 1 << 30
 
-// zeroWrite is the length in bytes of a write of zeros, where nothing else makes them.
+// zeroWrite is the length in bytes of one write of zeros.
 const zeroWrite = 1 << 20
 
 // BlockOptions say which device to fill.
@@ -79,13 +80,14 @@ func (t *block) Size() int64 { return t.size }
 // Clear implements Target. It takes the first of these that the device allows, each of which gives zeros or an error:
 // punching a hole, which also gives the space of a thin device back; having the kernel write zeros; writing them here.
 func (t *block) Clear(ctx context.Context) error {
+	writing := func(offset, n int64) error { return writeZeros(ctx, t.f, offset, n) }
 	methods := []func(offset, n int64) error{
 		t.fallocate(unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE),
 		t.fallocate(unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE),
-		t.writeZeros,
+		writing,
 	}
 	if t.preallocate {
-		methods = []func(offset, n int64) error{t.writeZeros}
+		methods = []func(offset, n int64) error{writing}
 	}
 	return t.clear(ctx, methods)
 }
@@ -101,6 +103,9 @@ func (t *block) clear(ctx context.Context, methods []func(offset, n int64) error
 		if unsupported(err) && len(methods) > 1 {
 			methods = methods[1:]
 			continue
+		}
+		if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
+			return ctxErr
 		}
 		if err != nil {
 			return classify(err, fmt.Sprintf("make %d bytes zero at offset %d of %s", n, offset, t.path))
@@ -127,11 +132,15 @@ func (t *block) fallocate(mode uint32) func(offset, n int64) error {
 	}
 }
 
-func (t *block) writeZeros(offset, n int64) error {
+// writeZeros writes n zeros, where nothing else makes them. It stops when ctx is done.
+func writeZeros(ctx context.Context, w io.WriterAt, offset, n int64) error {
 	zeros := make([]byte, min(n, zeroWrite))
 	for end := offset + n; offset < end; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		step := min(end-offset, int64(len(zeros)))
-		if _, err := t.f.WriteAt(zeros[:step], offset); err != nil {
+		if _, err := w.WriteAt(zeros[:step], offset); err != nil {
 			return err
 		}
 		offset += step

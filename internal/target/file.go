@@ -100,10 +100,14 @@ func (t *file) Clear(ctx context.Context) error {
 	if !t.preallocate || t.size == 0 {
 		return nil
 	}
-	if err := retryInterrupted(func() error { return unix.Fallocate(int(t.f.Fd()), 0, 0, t.size) }); err != nil {
-		return classify(err, fmt.Sprintf("allocate %d bytes for %s", t.size, t.path))
+	err := retryInterrupted(func() error { return unix.Fallocate(int(t.f.Fd()), 0, 0, t.size) })
+	if unsupported(err) { // as on NFS before version 4.2
+		err = writeZeros(ctx, t.f, 0, t.size)
 	}
-	return nil
+	if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
+		return ctxErr
+	}
+	return classify(err, fmt.Sprintf("allocate %d bytes for %s", t.size, t.path))
 }
 
 // WriteAt implements Target.

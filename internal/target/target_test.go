@@ -151,6 +151,9 @@ func TestADeviceIsThinUnlessPreallocated(t *testing.T) {
 func TestEveryWayOfMakingZerosMakesZeros(t *testing.T) {
 	device := loopDevice(t, dirty(diskBytes))
 	unsupported := func(int64, int64) error { return unix.EOPNOTSUPP }
+	writing := func(b *block) func(int64, int64) error {
+		return func(offset, n int64) error { return writeZeros(t.Context(), b.f, offset, n) }
+	}
 	ways := map[string]func(b *block) []func(offset, n int64) error{
 		"punching": func(b *block) []func(int64, int64) error {
 			return list(b.fallocate(unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE))
@@ -158,9 +161,9 @@ func TestEveryWayOfMakingZerosMakesZeros(t *testing.T) {
 		"zeroing by the kernel": func(b *block) []func(int64, int64) error {
 			return list(b.fallocate(unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE))
 		},
-		"writing": func(b *block) []func(int64, int64) error { return list(b.writeZeros) },
+		"writing": func(b *block) []func(int64, int64) error { return list(writing(b)) },
 		"writing after two that are not supported": func(b *block) []func(int64, int64) error {
-			return list(unsupported, unsupported, b.writeZeros)
+			return list(unsupported, unsupported, writing(b))
 		},
 	}
 	for name, way := range ways {
