@@ -15,6 +15,7 @@ import (
 )
 
 const (
+	magic       = 0x514649fb // "QFI" and 0xfb
 	v2HeaderLen = 72
 	v3HeaderLen = 104
 
@@ -70,6 +71,9 @@ func parseHeader(head []byte, limits image.Limits) (header, error) {
 		return header{}, image.Refuse(image.Truncated, "the qcow2 image ends within its header, after %d bytes", len(head))
 	}
 	be := binary.BigEndian
+	if be.Uint32(head) != magic {
+		return header{}, corrupt("it doesn't begin as one")
+	}
 	version := be.Uint32(head[4:])
 	if version != 2 && version != 3 {
 		return header{}, image.Refuse(image.UnsupportedFormat, "the qcow2 image has version %d; versions 2 and 3 are read", version)

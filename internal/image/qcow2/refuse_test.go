@@ -23,6 +23,10 @@ func TestRefusesWhatItCantRead(t *testing.T) {
 			file: build()[:71],
 			want: image.Refused{Reason: image.Truncated, Message: "the qcow2 image ends within its header, after 71 bytes"},
 		},
+		"another magic number": {
+			file: build(put32(0, 0x514649fa)),
+			want: image.Refused{Reason: image.CorruptImage, Message: "the qcow2 image is corrupt: it doesn't begin as one"},
+		},
 		"version 4": {
 			file: build(put32(4, 4)),
 			want: image.Refused{Reason: image.UnsupportedFormat, Message: "the qcow2 image has version 4; versions 2 and 3 are read"},
