@@ -67,6 +67,9 @@ func newPool(ctx context.Context, t target.Target, workers int) *pool {
 
 // put takes over a piece; it copies its stored bytes. It waits while all batches are busy.
 func (p *pool) put(piece image.Piece, stored []byte) error {
+	if piece.Encoding == image.Plain && isZero(stored[:piece.Len]) {
+		return nil // not worth a copy
+	}
 	if b := p.current; b != nil && (len(b.stored)+len(stored) > batchBytes || b.decoded+piece.Full > batchBytes) {
 		if err := p.flush(); err != nil {
 			return err
