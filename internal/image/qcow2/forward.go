@@ -72,7 +72,7 @@ type pass struct {
 	limit  int64 // of what is held, and of what is pending, in bytes
 
 	window *window
-	at     int64   // the offset of what was served last; what is ahead lies behind it and within the window or behind
+	at     int64   // where what was served last began; what lies ahead begins behind it
 	tables []table // by offset, once the L1 table is known
 	seen   int     // of tables were read
 	ahead  pending
