@@ -58,6 +58,7 @@ func TestImport(t *testing.T) {
 				n.holds("disk", diskBytes, reference(t), dataBytes(n))
 				usage.wasExactly(n, claimBytes(class))
 				n.leftAlone("disk")
+				n.tellsOnce("disk")
 			})
 		}
 	}

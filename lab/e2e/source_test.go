@@ -37,7 +37,7 @@ func TestSourceThatFails(t *testing.T) {
 		},
 		"401": {
 			source: func(n *tenant) *v1alpha1.HTTPSource {
-				n.create(credentials("wrong"))
+				n.create(credentials(wrongPassword))
 				return &v1alpha1.HTTPSource{URL: plainURL("auth/" + qcow2File), SecretRef: credentialsName}
 			},
 			says: func(*tenant) []string {
@@ -82,6 +82,9 @@ func TestSourceThatFails(t *testing.T) {
 			n.create(newDisk(blockNow, test.source(n)))
 			n.says("disk", told, append(test.says(n), "DataVolume disk is ImportInProgress")...)
 			n.restarts(1)
+			if told := kubectl("-n", n.name, "describe", "vmdisk,datavolume,pvc,pod"); strings.Contains(told, wrongPassword) {
+				t.Errorf("the password can be read by whom may see the disk:\n%s", told)
+			}
 			test.mend(n)
 			n.becomesReady("disk")
 			n.holds("disk", diskBytes, reference(t), -1)
@@ -101,7 +104,10 @@ func (n *tenant) restarts(atLeast int32) {
 	}
 }
 
-const credentialsName = "images-login"
+const (
+	credentialsName = "images-login"
+	wrongPassword   = "battery-staple"
+)
 
 func credentials(password string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: credentialsName}, StringData: map[string]string{"accessKeyId": user, "secretKey": password}}

@@ -8,9 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"vmdisk.io/vmdisk/api/v1alpha1"
 	"vmdisk.io/vmdisk/lab/cluster"
 )
 
@@ -40,6 +45,33 @@ func (n *tenant) story() string {
 	}
 	section("log of the controller", kubectl("-n", "vmdisk", "logs", "--tail=60", "deployment/vmdisk-controller"))
 	return s.String()
+}
+
+// tellsOnce checks that the events of a disk tell each thing once, the end last.
+func (n *tenant) tellsOnce(disk string) {
+	n.t.Helper()
+	uid := get(n, disk, &v1alpha1.VMDisk{}).UID
+	about := client.MatchingFields{"involvedObject.uid": string(uid)}
+	var told []string
+	n.eventually(soon, "the events tell of the end", func() error {
+		events := list(n, &corev1.EventList{}, about).Items
+		slices.SortStableFunc(events, func(a, b corev1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
+		told = nil
+		for _, e := range events {
+			times := ""
+			if e.Series != nil {
+				times = fmt.Sprintf(" (%d times)", e.Series.Count)
+			}
+			told = append(told, e.Reason+": "+e.Message+times)
+		}
+		if len(events) == 0 || events[len(events)-1].Reason != "Succeeded" {
+			return fmt.Errorf("they are %q", told)
+		}
+		return nil
+	})
+	if slices.ContainsFunc(told, func(s string) bool { return strings.HasSuffix(s, " times)") }) || len(told) > len(slices.Compact(slices.Sorted(slices.Values(told)))) {
+		n.t.Errorf("the events repeat themselves:\n%s", strings.Join(told, "\n"))
+	}
 }
 
 // keepStory writes what `kubectl describe vmdisk` tells to the directory that E2E_STORIES names, if it names one.

@@ -21,9 +21,8 @@ import (
 	"vmdisk.io/vmdisk/lab/csi"
 )
 
-// slack is by how many bytes a volume may be larger on the storage than the data on it: for the filesystem's own structures,
-// and for the storage's larger blocks.
-const slack = int64(24) << 20
+// slack is by how many bytes a disk may be larger on the storage than in the image: the storage may have larger blocks.
+const slack = int64(1) << 20
 
 // volume is a disk's volume as the storage has it.
 type volume struct {
