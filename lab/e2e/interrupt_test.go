@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -48,14 +49,63 @@ func TestControllerRestartedAtHalf(t *testing.T) {
 	if seen := workers.seen(); len(seen) != 1 {
 		t.Errorf("the import took the workers %v, want one", seen)
 	}
-	n.eventually(soon, "the new controller is ready", func() error {
-		if err := n.List(t.Context(), &controllers, client.InNamespace(vmdiskNamespace)); err != nil {
+	n.scaleController(1) // the new one is ready before any other test begins
+}
+
+// What happens while there is no controller is seen by the next one: here the worker's end. This test, too, runs alone.
+func TestControllerAwayAtTheEnd(t *testing.T) {
+	n := newTenant(t)
+	n.reportsQuotas(diskSize)
+	usage := n.measure()
+	workers := n.watchWorkers()
+	n.create(newDisk(blockNow, &v1alpha1.HTTPSource{URL: plainURL(slowly + qcow2File)}))
+	worker := n.isAtHalf("disk")
+	n.scaleController(0)
+	t.Cleanup(func() { n.scaleController(1) })
+	n.eventually(filled, "the worker ends by itself", func() error {
+		pod := get(n, worker.Name, &corev1.Pod{})
+		if pod.Status.Phase != corev1.PodSucceeded {
+			return fmt.Errorf("it is %s", pod.Status.Phase)
+		}
+		return nil
+	})
+	n.scaleController(1)
+	n.becomesReady("disk")
+	n.holds("disk", diskBytes, reference(t), dataBytes(n))
+	n.leftAlone("disk")
+	usage.wasExactly(n, diskBytes)
+	if seen := workers.seen(); len(seen) != 1 {
+		t.Errorf("the import took the workers %v, want one", seen)
+	}
+}
+
+// scaleController makes the controller's Deployment so many pods large, and waits until it is.
+func (n *tenant) scaleController(replicas int32) {
+	n.t.Helper()
+	ctx := context.WithoutCancel(n.t.Context()) // also to repair what a failed test has left
+	d := &appsv1.Deployment{}
+	key := client.ObjectKey{Namespace: vmdiskNamespace, Name: "vmdisk-controller"}
+	if err := n.Get(ctx, key, d); err != nil {
+		n.t.Fatalf("read the controller's Deployment: %v", err)
+	}
+	before := client.MergeFrom(d.DeepCopy())
+	d.Spec.Replicas = &replicas
+	if err := n.Patch(ctx, d, before); err != nil {
+		n.t.Fatalf("scale the controller: %v", err)
+	}
+	n.eventually(soon, fmt.Sprintf("the controller has %d pods", replicas), func() error {
+		var pods corev1.PodList
+		if err := n.List(ctx, &pods, client.InNamespace(vmdiskNamespace)); err != nil {
 			return err
 		}
-		for i := range controllers.Items {
-			if !podReady(&controllers.Items[i]) {
-				return fmt.Errorf("pod %s is not ready", controllers.Items[i].Name)
+		ready := int32(0)
+		for i := range pods.Items {
+			if podReady(&pods.Items[i]) {
+				ready++
 			}
+		}
+		if int(replicas) != len(pods.Items) || ready != replicas {
+			return fmt.Errorf("there are %d, and %d are ready", len(pods.Items), ready)
 		}
 		return nil
 	})

@@ -133,14 +133,22 @@ func (n *tenant) inspect(v volume) (d diskImage) {
 func (n *tenant) leavesNothing(v volume) {
 	n.t.Helper()
 	n.eventually(soon, "the volume is gone", func() error {
-		if err := n.Get(n.t.Context(), client.ObjectKeyFromObject(v.pv), &corev1.PersistentVolume{}); client.IgnoreNotFound(err) != nil || err == nil {
-			return fmt.Errorf("PersistentVolume %s is there: %v", v.pv.Name, err)
+		err := n.Get(n.t.Context(), client.ObjectKeyFromObject(v.pv), &corev1.PersistentVolume{})
+		switch {
+		case err == nil:
+			return fmt.Errorf("PersistentVolume %s is there", v.pv.Name)
+		case client.IgnoreNotFound(err) != nil:
+			return fmt.Errorf("read PersistentVolume %s: %w", v.pv.Name, err)
 		}
 		if left := loops(n, v.file); left != "" {
 			return errors.New(left)
 		}
-		if _, err := os.Stat(v.file); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s is there: %v", v.file, err)
+		_, err = os.Stat(v.file)
+		switch {
+		case err == nil:
+			return fmt.Errorf("%s is there", v.file)
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
 		}
 		return nil
 	})
