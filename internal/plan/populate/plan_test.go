@@ -53,6 +53,12 @@ func TestEveryWaitHasItsReason(t *testing.T) {
 			},
 			said{cdiv1.Pending, cdiv1.DataVolumeBound, "False", cdi.ReasonErrResourceExists, "claim web-root exists already and is not this DataVolume's: delete it, choose another name, or set the annotation cdi.kubevirt.io/allowClaimAdoption=true to take it over as it is", cdi.ReasonErrResourceExists},
 		},
+		"a claim of an earlier disk of the name is still going": {
+			nil, func(s *sim) {
+				s.world.Claim = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web-root", UID: "c", DeletionTimestamp: &metav1.Time{Time: s.now}}}
+			},
+			said{cdiv1.Pending, cdiv1.DataVolumeBound, "False", cdi.ReasonPending, "PVC web-root is being deleted; a new one is made once it is gone", ""},
+		},
 		"the provisioner has no room": {
 			nil, func(s *sim) {
 				s.settle()

@@ -104,6 +104,9 @@ func ours(f *flow) *verdict {
 	if f.owned() {
 		return nil
 	}
+	if f.Claim.DeletionTimestamp != nil {
+		return &verdict{phase: cdiv1.Pending, bound: f.leaving()}
+	}
 	if f.adoptable() {
 		f.do(f.mark(), action.Own{Object: f.Claim, Owner: ownerOf(f.DataVolume)})
 		return f.succeeded()
@@ -121,8 +124,13 @@ func staying(f *flow) *verdict {
 	if f.Worker != nil && f.Worker.DeletionTimestamp == nil {
 		f.do(action.Delete{Object: f.Worker})
 	}
-	return &verdict{phase: cdiv1.Pending, bound: condition{status: corev1.ConditionFalse, reason: cdi.ReasonPending,
-		message: fmt.Sprintf("PVC %s is being deleted; a new one is made once it is gone", f.Claim.Name)}}
+	return &verdict{phase: cdiv1.Pending, bound: f.leaving()}
+}
+
+// leaving is the state of a claim that is being deleted, be it this DataVolume's or an earlier one's of the same name.
+func (f *flow) leaving() condition {
+	return condition{status: corev1.ConditionFalse, reason: cdi.ReasonPending,
+		message: fmt.Sprintf("PVC %s is being deleted; a new one is made once it is gone", f.Claim.Name)}
 }
 
 // alive: the claim's volume still exists.
