@@ -13,6 +13,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -150,7 +152,7 @@ func TestDeletedAtHalf(t *testing.T) {
 			n.eventually(soon, "no object is left", func() error {
 				left := []string{}
 				for _, objects := range []client.ObjectList{&v1alpha1.VMDiskList{}, &cdiv1.DataVolumeList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PodList{}} {
-					left = append(left, names(list(n, objects))...)
+					left = append(left, names(t, list(n, objects))...)
 				}
 				if len(left) > 0 {
 					return errors.New(strings.Join(left, ", "))
@@ -179,26 +181,15 @@ func TestDeletedAtHalf(t *testing.T) {
 }
 
 // names are the names of a list's objects, with their type.
-func names(objects client.ObjectList) []string {
+func names(t *testing.T, objects client.ObjectList) []string {
+	t.Helper()
 	var all []string
-	add := func(o client.Object) { all = append(all, fmt.Sprintf("%T %s", o, o.GetName())) }
-	switch l := objects.(type) {
-	case *v1alpha1.VMDiskList:
-		for i := range l.Items {
-			add(&l.Items[i])
-		}
-	case *cdiv1.DataVolumeList:
-		for i := range l.Items {
-			add(&l.Items[i])
-		}
-	case *corev1.PersistentVolumeClaimList:
-		for i := range l.Items {
-			add(&l.Items[i])
-		}
-	case *corev1.PodList:
-		for i := range l.Items {
-			add(&l.Items[i])
-		}
+	err := meta.EachListItem(objects, func(o runtime.Object) error {
+		all = append(all, fmt.Sprintf("%T %s", o, o.(client.Object).GetName()))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return all
 }

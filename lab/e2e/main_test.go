@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(runAll(m))
 }
 
-// runAll prepares the lab, runs the tests and waits until their namespaces are gone.
+// runAll prepares the lab, runs the tests, stops the image server and waits until the tests' namespaces are gone.
 func runAll(m *testing.M) int {
 	if !given("test.parallel") {
 		if err := flag.Set("test.parallel", atOnce); err != nil {
@@ -48,7 +48,7 @@ func runAll(m *testing.M) int {
 		return complain(err)
 	}
 	code := m.Run()
-	if err := removeTenants(context.Background()); err != nil {
+	if err := errors.Join(removeTenants(context.Background()), stopServer(context.Background())); err != nil {
 		return complain(err)
 	}
 	return code

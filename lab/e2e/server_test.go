@@ -68,6 +68,18 @@ func startServer(ctx context.Context, tools string) error {
 	})
 }
 
+// stopServer deletes the image server; its namespace and its name stay for the next run.
+func stopServer(ctx context.Context) error {
+	c, err := connect()
+	if err != nil {
+		return err
+	}
+	if err := c.Delete(ctx, serverPod("")); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete the image server: %w", err)
+	}
+	return nil
+}
+
 // poll asks until the answer is yes, an error, or ctx ends.
 func poll(ctx context.Context, ask func() (bool, error)) error {
 	for {
