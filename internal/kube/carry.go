@@ -31,29 +31,38 @@ type Target[Status any] struct {
 // staleAgain is how long to wait for the caches when an object has changed since it was observed.
 const staleAgain = 100 * time.Millisecond
 
-// Carry carries a plan out: the actions in order, then one status patch if anything changed, then the events.
-// An object that has changed since it was observed ends the pass: the next one decides anew.
+// Carry carries a plan out: the actions in order, then one status patch if anything changed, then the events. An object that has
+// changed since it was observed ends the pass, and the next one decides anew; so an event is never told from an old status.
 func Carry[Status any](ctx context.Context, w *Writer, t Target[Status], plan Plan[Status]) (reconcile.Result, error) {
 	decision := plan(nil)
+	version := t.Object.GetResourceVersion()
 	for _, a := range decision.Actions {
 		log.FromContext(ctx).Info("acting", "action", a.String())
-		refusal, err := w.do(ctx, a)
-		if apierrors.IsConflict(err) {
-			return reconcile.Result{RequeueAfter: staleAgain}, nil
-		}
+		after, refusal, err := w.do(ctx, a)
 		if err != nil {
-			return reconcile.Result{}, err
+			return stale(err)
 		}
 		if refusal != nil {
 			decision = plan(refusal)
 			break
 		}
+		if after != nil && after.GetUID() == t.Object.GetUID() {
+			version = after.GetResourceVersion()
+		}
 	}
-	if err := patchStatus(ctx, w, t, decision.Status); err != nil {
-		return reconcile.Result{}, err
+	if err := patchStatus(ctx, w, t, version, decision.Status); err != nil {
+		return stale(err)
 	}
 	w.publish(t.Object, decision.Events)
 	return reconcile.Result{RequeueAfter: decision.Again}, nil
+}
+
+// stale turns the error of a write to an object that has changed meanwhile into another look.
+func stale(err error) (reconcile.Result, error) {
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: staleAgain}, nil
+	}
+	return reconcile.Result{}, err
 }
 
 // publish tells the events. The recorder counts an event that it has told of the same object before, and takes an object of another
@@ -66,13 +75,16 @@ func (w *Writer) publish(about client.Object, events []action.Event) {
 	}
 }
 
-func patchStatus[Status any](ctx context.Context, w *Writer, t Target[Status], status Status) error {
-	changed := t.Object.DeepCopyObject().(client.Object)
+// patchStatus writes the status if it is another one, and if the object is still of the version.
+func patchStatus[Status any](ctx context.Context, w *Writer, t Target[Status], version string, status Status) error {
+	before := t.Object.DeepCopyObject().(client.Object)
+	before.SetResourceVersion(version)
+	changed := before.DeepCopyObject().(client.Object)
 	if equality.Semantic.DeepEqual(*t.Status(changed), status) {
 		return nil
 	}
 	*t.Status(changed) = status
-	patch := client.MergeFrom(t.Object)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	var err error
 	if t.Whole {
 		err = w.client.Patch(ctx, changed, patch)
@@ -89,7 +101,7 @@ func gone(err error) bool { return client.IgnoreNotFound(err) == nil }
 
 // Make creates an object that a controller keeps; its creation wakes the controller again.
 func Make(ctx context.Context, w *Writer, o action.Object) (reconcile.Result, error) {
-	refusal, err := w.do(ctx, action.Create{Object: o})
+	_, refusal, err := w.do(ctx, action.Create{Object: o})
 	if refusal != nil {
 		err = fmt.Errorf("%s: %s", refusal.Action, refusal.Text)
 	}

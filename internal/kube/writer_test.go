@@ -138,6 +138,37 @@ func TestWriter(t *testing.T) {
 		}
 	})
 
+	t.Run("a status that is old by now is neither written nor told", func(t *testing.T) {
+		old := fresh(t)
+		w.must(t, w.carry(t, old, action.Annotate{Object: old, Annotations: map[string]string{"a": "3"}}))
+		target := kube.Target[corev1.PersistentVolumeClaimStatus]{Object: old, Status: statusOf}
+		again, err := kube.Carry(t.Context(), w.writer, target, func(*action.Refusal) action.Decision[corev1.PersistentVolumeClaimStatus] {
+			return action.Decision[corev1.PersistentVolumeClaimStatus]{
+				Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimLost},
+				Events: []action.Event{{Type: "Normal", Reason: "Lost", Message: "it is lost"}},
+			}
+		})
+		w.must(t, err)
+		if again.RequeueAfter == 0 || fresh(t).Status.Phase == corev1.ClaimLost || len(w.recorder.Events) > 0 {
+			t.Errorf("again after %v, phase %s, %d events", again.RequeueAfter, fresh(t).Status.Phase, len(w.recorder.Events))
+		}
+	})
+
+	t.Run("an object's own annotation and status go together", func(t *testing.T) {
+		now := fresh(t)
+		target := kube.Target[corev1.PersistentVolumeClaimStatus]{Object: now, Status: statusOf}
+		again, err := kube.Carry(t.Context(), w.writer, target, func(*action.Refusal) action.Decision[corev1.PersistentVolumeClaimStatus] {
+			return action.Decision[corev1.PersistentVolumeClaimStatus]{
+				Actions: []action.Action{action.Annotate{Object: now, Annotations: map[string]string{"a": "4"}}},
+				Status:  corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending, Conditions: []corev1.PersistentVolumeClaimCondition{{Type: "Seen", Status: corev1.ConditionTrue}}},
+			}
+		})
+		w.must(t, err)
+		if again.RequeueAfter != 0 || fresh(t).Annotations["a"] != "4" || len(fresh(t).Status.Conditions) != 1 {
+			t.Errorf("again after %v: %+v", again.RequeueAfter, fresh(t))
+		}
+	})
+
 	t.Run("an unchanged status is not written", func(t *testing.T) {
 		got := claim("subject")
 		w.must(t, w.Get(t.Context(), client.ObjectKeyFromObject(got), got))

@@ -8,6 +8,7 @@ import (
 
 	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/internal/action"
+	"vmdisk.io/vmdisk/internal/job"
 )
 
 // changes tells in events what is different between two statuses: the phase, and how the claim is bound.
@@ -26,6 +27,15 @@ func changes(name string, old, now cdiv1.DataVolumeStatus) []action.Event {
 		events = append(events, e)
 	}
 	return events
+}
+
+// failure tells how an attempt ended that ended with a fault.
+func (f *flow) failure(old, now cdiv1.DataVolumeStatus) []action.Event {
+	refused := now.Phase == cdiv1.Failed && old.Phase != cdiv1.Failed && f.memory.Outcome == job.Refused
+	if now.RestartCount <= old.RestartCount && !refused {
+		return nil
+	}
+	return []action.Event{{Type: corev1.EventTypeWarning, Reason: runningReason(f.memory), Message: f.memory.Message}}
 }
 
 // boundType is Normal for the steps that every claim takes.

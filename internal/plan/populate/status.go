@@ -43,7 +43,7 @@ func (f *flow) decision(v verdict) action.Decision[cdiv1.DataVolumeStatus] {
 	return action.Decision[cdiv1.DataVolumeStatus]{
 		Actions: f.actions,
 		Status:  status,
-		Events:  append(changes(f.DataVolume.Name, old, status), f.failures...),
+		Events:  append(changes(f.DataVolume.Name, old, status), f.failure(old, status)...),
 		Again:   v.again,
 	}
 }

@@ -24,11 +24,10 @@ const refusedAgain = 30 * time.Second
 // flow is one pass over the steps: the world, what follows from it at once, and what was decided on the way.
 type flow struct {
 	World
-	now      time.Time
-	volume   volume.Volume
-	memory   Memory
-	actions  []action.Action
-	failures []action.Event
+	now     time.Time
+	volume  volume.Volume
+	memory  Memory
+	actions []action.Action
 }
 
 // verdict is what the deciding step says. Conditions are completed from it in status.go.
@@ -155,9 +154,6 @@ func remember(f *flow) *verdict {
 			f.do(f.mark())
 		}
 		f.do(action.Annotate{Object: f.DataVolume, Annotations: map[string]string{v1alpha1.MemoryAnnotation: f.memory.encode()}})
-		if result.Outcome != job.Succeeded && result.Outcome != job.Interrupted {
-			f.failures = append(f.failures, action.Event{Type: corev1.EventTypeWarning, Reason: runningReason(f.memory), Message: f.memory.Message})
-		}
 	}
 	keep := result.Outcome == job.Succeeded && f.DataVolume.Annotations[cdi.RetainAfterCompletion] == "true"
 	if f.Worker.DeletionTimestamp == nil && !keep {
