@@ -148,26 +148,26 @@ func (w World) workloads() metav1.Condition {
 		c.Message = fmt.Sprintf("DataVolume %s is Succeeded: the disk holds its bytes", w.DataVolume.Name)
 	case cdiv1.WaitForFirstConsumer, cdiv1.PendingPopulation:
 		if w.immediate() {
-			c.Message = w.sentence()
+			c.Message = w.sentence(why(w.DataVolume.Status.Conditions))
 			break
 		}
 		c.Status, c.Reason = metav1.ConditionTrue, WaitingForConsumer
 		c.Message = fmt.Sprintf("DataVolume %s is %s: with bindImmediately off, the disk is filled when its virtual machine starts", w.DataVolume.Name, w.DataVolume.Status.Phase)
 	default:
-		c.Message = w.sentence()
+		c.Message = w.sentence(why(w.DataVolume.Status.Conditions))
 	}
 	return c
 }
 
-// sentence names the DataVolume and its phase, and what it waits for or the last error of its worker.
-func (w World) sentence() string {
+// sentence names the DataVolume and its phase, and why it is no further.
+func (w World) sentence(why string) string {
 	dv := w.DataVolume
 	phase := string(dv.Status.Phase)
 	if phase == "" {
 		phase = "not started"
 	}
 	text := fmt.Sprintf("DataVolume %s is %s", dv.Name, phase)
-	if why := why(dv.Status.Conditions); why != "" {
+	if why != "" {
 		text += ": " + why
 	}
 	return text

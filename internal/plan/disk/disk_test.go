@@ -153,6 +153,18 @@ func TestARetryThatMeetsTheSameAgainIsSilent(t *testing.T) {
 	}
 }
 
+func TestTroubleIsToldOnce(t *testing.T) {
+	d := vmdisk(nil)
+	w := World{Disk: d, DataVolume: made(d, cdiv1.Pending, condition(bound, "False", "ErrExceededQuota", `quota "q" has no room`))}
+	want := []action.Event{
+		{Type: "Normal", Reason: "Pending", Message: "DataVolume web-root is Pending"},
+		{Type: "Warning", Reason: "ErrExceededQuota", Message: `quota "q" has no room`},
+	}
+	if diff := cmp.Diff(want, Plan(w, time.Unix(1, 0)).Events); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestTheDataVolumeThatMakesADisk(t *testing.T) {
 	d := vmdisk(func(d *v1alpha1.VMDisk) {
 		d.Labels = map[string]string{"app": "web"}

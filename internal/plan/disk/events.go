@@ -13,42 +13,49 @@ import (
 	"vmdisk.io/vmdisk/internal/plan/cause"
 )
 
-// events tell the disk's story: a line when its phase changes, and one when its spec can't be served.
+// events tell the disk's story: a line when its spec can't be served, one when its phase changes, and one for each new trouble.
 func (w World) events(ready, workloads metav1.Condition) []action.Event {
 	var events []action.Event
 	old := meta.FindStatusCondition(w.Disk.Status.Conditions, v1alpha1.ConditionReady)
 	if ready.Status == metav1.ConditionFalse && (old == nil || old.Reason != ready.Reason) {
 		events = append(events, action.Event{Type: corev1.EventTypeWarning, Reason: ready.Reason, Message: ready.Message})
 	}
-	if w.DataVolume == nil || !w.owned() || string(w.DataVolume.Status.Phase) == w.Disk.Status.Phase {
-		return w.failure(events)
+	if w.DataVolume == nil || !w.owned() {
+		return events
 	}
-	e := action.Event{Type: corev1.EventTypeNormal, Reason: string(w.DataVolume.Status.Phase), Message: workloads.Message}
-	switch w.DataVolume.Status.Phase {
-	case cdiv1.PhaseUnset:
-		return w.failure(events)
-	case cdiv1.Failed:
-		e.Type = corev1.EventTypeWarning
+	trouble := w.trouble()
+	if phase := w.DataVolume.Status.Phase; phase != cdiv1.PhaseUnset && string(phase) != w.Disk.Status.Phase {
+		e := action.Event{Type: corev1.EventTypeNormal, Reason: string(phase), Message: workloads.Message}
+		switch {
+		case phase == cdiv1.Failed:
+			e.Type = corev1.EventTypeWarning
+		case trouble != nil: // it has a line of its own
+			e.Message = w.sentence("")
+		}
+		events = append(events, e)
 	}
-	return w.failure(append(events, e))
+	if trouble != nil {
+		events = append(events, *trouble)
+	}
+	return events
 }
 
-// failure adds a line when the disk meets trouble that its conditions did not tell yet. A retry that meets the same again is silent.
-func (w World) failure(events []action.Event) []action.Event {
-	if w.DataVolume == nil || !w.owned() || w.DataVolume.Status.Phase == cdiv1.Failed {
-		return events
+// trouble is what the disk has met that its conditions did not tell yet; nil for none. A retry that meets the same again is silent.
+func (w World) trouble() *action.Event {
+	if w.DataVolume.Status.Phase == cdiv1.Failed {
+		return nil
 	}
 	for _, c := range w.DataVolume.Status.Conditions {
 		if c.Status != corev1.ConditionFalse || c.Message == "" || !telling(c) {
 			continue
 		}
-		trouble := cause.WithoutTry(c.Message)
+		text := cause.WithoutTry(c.Message)
 		old := meta.FindStatusCondition(w.Disk.Status.Conditions, v1alpha1.ConditionWorkloadsReady)
-		if old == nil || !strings.Contains(old.Message, trouble) {
-			return append(events, action.Event{Type: corev1.EventTypeWarning, Reason: c.Reason, Message: trouble})
+		if old == nil || !strings.Contains(old.Message, text) {
+			return &action.Event{Type: corev1.EventTypeWarning, Reason: c.Reason, Message: text}
 		}
 	}
-	return events
+	return nil
 }
 
 // telling says whether a condition is trouble, and not a step that every disk takes.
