@@ -90,6 +90,8 @@ const (
 	Plain Encoding = iota
 	// Deflate is a raw deflate stream (RFC 1951), without header or trailer.
 	Deflate
+	// Zlib is a deflate stream with header and checksum (RFC 1950), which decodes to Full bytes and not one more.
+	Zlib
 	// Zstd is a sequence of Zstandard frames (RFC 8878).
 	Zstd
 )

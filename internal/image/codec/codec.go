@@ -36,6 +36,8 @@ func (d *Decoder) Decode(dst []byte, encoding image.Encoding, stored []byte) err
 		return nil
 	case image.Deflate:
 		return d.decodeDeflate(dst, stored)
+	case image.Zlib:
+		return d.decodeZlib(dst, stored)
 	case image.Zstd:
 		return d.decodeZstd(dst, stored)
 	default:
@@ -47,6 +49,7 @@ func (d *Decoder) decodeDeflate(dst, stored []byte) error {
 	if d.inflater == nil {
 		d.inflater = newInflater()
 	}
+	defer d.inflater.release()
 	return d.inflater.inflate(dst, stored)
 }
 

@@ -13,6 +13,9 @@ type inflater struct {
 	at  int    // of src, the next byte that buf hasn't taken
 	buf uint64 // the next bits, the first lowest
 	n   uint   // how many of them count
+
+	header uint // of the block
+	rest   int  // bytes of its last symbol for which there was no room
 }
 
 func newInflater() *inflater {
@@ -24,13 +27,14 @@ func newInflater() *inflater {
 // inflate fills dst from src, and ignores what follows then.
 func (f *inflater) inflate(dst, src []byte) error {
 	f.src, f.at, f.buf, f.n = src, 0, 0, 0
-	defer func() { f.src = nil }()
+	f.header = 0
 	out := 0
 	for out < len(dst) {
 		header, err := f.take(3)
 		if err != nil {
 			return err
 		}
+		f.header, f.rest = header, 0
 		switch header >> 1 {
 		case 0:
 			out, err = f.stored(dst, out)
@@ -90,6 +94,7 @@ func (f *inflater) stored(dst []byte, out int) (int, error) {
 	}
 	f.at += 4
 	want := min(n, len(dst)-out)
+	f.rest = n - want
 	got := copy(dst[out:out+want], f.src[f.at:])
 	f.at += got
 	if got < want {
@@ -244,6 +249,7 @@ func (f *inflater) block(dst []byte, out int) (int, error) {
 		if distance > out {
 			return out, errNotDeflate
 		}
+		f.rest = max(0, length-(len(dst)-out))
 		for range min(length, len(dst)-out) {
 			dst[out] = dst[out-distance]
 			out++
