@@ -8,8 +8,8 @@ import (
 // Format names what kind of bytes an image is made of.
 type Format string
 
-// The formats that Detect knows. Only Raw and QCOW2 are read by this version; the others are known so that they are
-// refused by name and never stored as if they were a raw disk.
+// The formats that Detect knows. Those for which RefuseFormat answers nil are read by this version; the others are known so
+// that they are refused by name and never stored as if they were a raw disk.
 const (
 	Raw       Format = "raw"
 	QCOW2     Format = "qcow2"
@@ -140,7 +140,7 @@ func printable(b []byte) bool {
 // it answers nil.
 func RefuseFormat(f Format) error {
 	switch f {
-	case Raw, QCOW2:
+	case Raw, QCOW2, VMDK:
 		return nil
 	case HTML:
 		return Refuse(NotADisk, "this is a web page, not a disk image: check that the URL points to the file itself and not to a page that links to it")
@@ -149,7 +149,7 @@ func RefuseFormat(f Format) error {
 	case Short:
 		return Refuse(NotADisk, "fewer than %d bytes are too short to be a disk", SectorSize)
 	case Gzip, XZ, LZMA, Zstandard, Bzip2, LZ4, Tar, Zip, SevenZip:
-		return Refuse(UnsupportedFormat, "this is a %s file, which is not served by this version yet: unpack it and serve the disk image itself (raw or qcow2)", f)
+		return Refuse(UnsupportedFormat, "this is a %s file, which is not served by this version yet: unpack it and serve the disk image itself (raw, qcow2 or vmdk)", f)
 	default:
 		return Refuse(UnsupportedFormat, "this is a %s image, which is not served by this version yet: convert it with 'qemu-img convert -O qcow2 IN OUT' and serve that", f)
 	}

@@ -59,7 +59,7 @@ func TestEveryFormatThatIsNotReadIsRefusedByName(t *testing.T) {
 		err := RefuseFormat(m.format)
 		var refused *Refused
 		switch {
-		case m.format == QCOW2:
+		case m.format == QCOW2, m.format == VMDK:
 			if err != nil {
 				t.Error(err)
 			}
@@ -81,7 +81,7 @@ func FuzzDetect(f *testing.F) {
 		if format == Raw && len(head) < SectorSize {
 			t.Fatalf("%d bytes are not a disk", len(head))
 		}
-		if err := RefuseFormat(format); (err == nil) != (format == Raw || format == QCOW2) {
+		if err := RefuseFormat(format); (err == nil) != (format == Raw || format == QCOW2 || format == VMDK) {
 			t.Fatalf("%s: %v", format, err)
 		}
 	})

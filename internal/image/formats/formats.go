@@ -8,6 +8,7 @@ import (
 	"vmdisk.io/vmdisk/internal/image"
 	"vmdisk.io/vmdisk/internal/image/qcow2"
 	"vmdisk.io/vmdisk/internal/image/raw"
+	"vmdisk.io/vmdisk/internal/image/vmdk"
 )
 
 // Open answers the view of the image of the given length in bytes, or an *image.Refused.
@@ -20,10 +21,14 @@ func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error)
 	if err := image.RefuseFormat(format); err != nil {
 		return nil, err
 	}
-	if format == image.QCOW2 {
+	switch format {
+	case image.QCOW2:
 		return qcow2.Open(r, length, limits)
+	case image.VMDK:
+		return vmdk.Open(r, length, limits)
+	default:
+		return raw.Open(r, length)
 	}
-	return raw.Open(r, length)
 }
 
 // Begin answers the forward pass over the image that begins with head, which is the whole image or at least
@@ -33,8 +38,12 @@ func Begin(head []byte, length int64, limits image.Limits) (image.Forward, error
 	if err := image.RefuseFormat(format); err != nil {
 		return nil, err
 	}
-	if format == image.QCOW2 {
+	switch format {
+	case image.QCOW2:
 		return qcow2.Begin(head, limits)
+	case image.VMDK:
+		return vmdk.Begin(head, limits)
+	default:
+		return raw.Begin(length), nil
 	}
-	return raw.Begin(length), nil
 }

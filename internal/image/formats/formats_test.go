@@ -19,6 +19,7 @@ func TestBothWaysChooseTheSameFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	vmdk := converted(t, "vmdk")
 	type answer struct {
 		Format  image.Format
 		Size    int64
@@ -32,7 +33,8 @@ func TestBothWaysChooseTheSameFormat(t *testing.T) {
 		"a raw image":                  {imagetest.Disk(), answer{Format: image.Raw, Size: imagetest.DiskBytes}},
 		"a raw image of half a sector": {imagetest.Disk()[:1000], answer{Format: image.Raw, Size: 1024}},
 		"a gzip file":                  {append([]byte("\x1f\x8b\x08"), make([]byte, 600)...), answer{Refused: image.UnsupportedFormat}},
-		"a vmdk image":                 {append([]byte("KDMV"), make([]byte, 600)...), answer{Refused: image.UnsupportedFormat}},
+		"a vmdk image":                 {vmdk, answer{Format: image.VMDK, Size: imagetest.DiskBytes}},
+		"a vmdk descriptor":            {[]byte("# Disk DescriptorFile\nRW 1 FLAT \"x\" 0\n"), answer{Refused: image.DataFile}},
 		"a web page":                   {[]byte("<html>"), answer{Refused: image.NotADisk}},
 		"nothing":                      {nil, answer{Refused: image.NotADisk}},
 		"a qcow2 header that is cut":   {append(qcow2[:60:60], make([]byte, 0, 1)...), answer{Refused: image.Truncated}},
@@ -63,4 +65,19 @@ func TestBothWaysChooseTheSameFormat(t *testing.T) {
 			}
 		})
 	}
+}
+
+// converted is the disk as qemu-img converts it.
+func converted(t *testing.T, format string) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/raw", imagetest.Disk(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	imagetest.Run(t, "qemu-img", "convert", "-f", "raw", "-O", format, dir+"/raw", dir+"/image")
+	b, err := os.ReadFile(dir + "/image")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
