@@ -3,17 +3,14 @@ package vmdk
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"vmdisk.io/vmdisk/internal/image"
-	"vmdisk.io/vmdisk/internal/image/codec"
 	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
@@ -81,7 +78,11 @@ func compare(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareOpen(t, file, want)
+	img, err := Open(bytes.NewReader(file), int64(len(file)), image.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	imagetest.RequireDisk(t, img, want)
 	for name, w := range waysForward() {
 		got, err := decodeForward(file, w)
 		var refused *image.Refused
@@ -91,7 +92,7 @@ func compare(t *testing.T, path string) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		requireEqual(t, got, want)
+		imagetest.RequireEqual(t, got, want)
 	}
 }
 
@@ -119,49 +120,8 @@ func TestReadsStreamsAsVMwareWritesThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			requireEqual(t, got, disk)
+			imagetest.RequireEqual(t, got, disk)
 		})
-	}
-}
-
-// compareOpen reads an image as a whole, at random places and by its extents.
-func compareOpen(t *testing.T, file, want []byte) {
-	t.Helper()
-	img, err := Open(bytes.NewReader(file), int64(len(file)), image.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := make([]byte, img.Size())
-	if n, err := img.ReadAt(got, 0); err != nil {
-		t.Fatalf("read the disk: %d bytes, %v", n, err)
-	}
-	requireEqual(t, got, want)
-	r := rand.New(rand.NewPCG(8, 9))
-	for range 200 {
-		offset := r.Int64N(img.Size())
-		part := make([]byte, r.Int64N(1<<18))
-		n, err := img.ReadAt(part, offset)
-		if err != nil && (!errors.Is(err, io.EOF) || offset+int64(len(part)) <= img.Size()) {
-			t.Fatalf("read %d bytes at %d: %v", len(part), offset, err)
-		}
-		requireEqual(t, part[:n], want[offset:min(offset+int64(len(part)), img.Size())])
-	}
-	offset := int64(0)
-	for {
-		extent, err := img.Next(offset)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil || extent.Start != offset || extent.Len <= 0 {
-			t.Fatalf("extent at %d: %+v, %v", offset, extent, err)
-		}
-		offset += extent.Len
-		if extent.Zero && len(bytes.Trim(want[extent.Start:offset], "\x00")) > 0 {
-			t.Fatalf("extent %+v is not zero", extent)
-		}
-	}
-	if offset != img.Size() {
-		t.Fatalf("the extents end at %d, the disk at %d", offset, img.Size())
 	}
 }
 
@@ -195,45 +155,8 @@ func decodeForward(file []byte, w way) ([]byte, error) {
 	if w.random {
 		in.Random = bytes.NewReader(file)
 	}
-	var decoder codec.Decoder
 	if w.forget {
-		return nil, f.Run(context.Background(), in, func(p image.Piece, stored []byte) error {
-			if err := decoder.Decode(make([]byte, p.Full), p.Encoding, stored); err != nil {
-				return image.Refuse(image.CorruptImage, "piece at %d: %v", p.Offset, err)
-			}
-			return nil
-		})
+		return nil, imagetest.DecodeAndForget(f, in)
 	}
-	disk := make([]byte, f.Size())
-	given := make([]bool, (f.Size()+511)/512)
-	err = f.Run(context.Background(), in, func(p image.Piece, stored []byte) error {
-		for i := p.Offset / 512; i*512 < p.Offset+int64(p.Len); i++ {
-			if given[i] {
-				panic("a part of the disk was given twice")
-			}
-			given[i] = true
-		}
-		full := make([]byte, p.Full)
-		if err := decoder.Decode(full, p.Encoding, stored); err != nil {
-			return image.Refuse(image.CorruptImage, "piece at %d: %v", p.Offset, err)
-		}
-		copy(disk[p.Offset:p.Offset+int64(p.Len)], full)
-		return nil
-	})
-	return disk, err
-}
-
-func requireEqual(t *testing.T, got, want []byte) {
-	t.Helper()
-	if bytes.Equal(got, want) {
-		return
-	}
-	if len(got) != len(want) {
-		t.Fatalf("%d bytes, want %d", len(got), len(want))
-	}
-	for i := range got {
-		if got[i] != want[i] {
-			t.Fatalf("byte %d is %#x, want %#x", i, got[i], want[i])
-		}
-	}
+	return imagetest.Decode(f, in)
 }

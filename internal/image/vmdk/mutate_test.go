@@ -56,7 +56,7 @@ func TestMutatedImagesReadAsQEMUReadsThem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		requireEqual(t, got, want)
+		imagetest.RequireEqual(t, got, want)
 	}
 	if read < mutations/10 {
 		t.Errorf("only %d of %d were read", read, mutations)

@@ -274,12 +274,12 @@ func TestReadsStrangeButPossibleImages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			requireEqual(t, got, test.want)
+			imagetest.RequireEqual(t, got, test.want)
 			for _, w := range []way{{}, {random: true}, {random: true, memory: 1}} {
 				if got, err = decodeForward(test.file, w); err != nil {
 					t.Fatalf("forward, %+v: %v", w, err)
 				}
-				requireEqual(t, got, test.want)
+				imagetest.RequireEqual(t, got, test.want)
 			}
 		})
 	}
