@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Recipe says how a qcow2 image is made.
+// Recipe says how an image is made.
 type Recipe struct {
 	// Options are qemu-img's -o, such as "cluster_size=4k,compat=0.10".
 	Options string
@@ -105,6 +105,9 @@ func Recipes() map[string]Recipe {
 	}
 }
 
+// RandomWrites are n writes of a few sectors each within Disk, at places that don't change from run to run.
+func RandomWrites(n int) []string { return randomWrites(n, DiskBytes, 3) }
+
 // randomWrites are n writes of a few sectors each, at places that don't change from run to run.
 func randomWrites(n int, size int64, seed uint64) []string {
 	r := rand.New(rand.NewPCG(seed, 4))
@@ -127,18 +130,25 @@ func compressedWrites(n int) []string {
 	return steps
 }
 
-// Make makes the image in dir and answers its path, and the disk that QEMU reads from it.
+// Make makes a qcow2 image in dir and answers its path, and the disk that QEMU reads from it.
 func Make(t testing.TB, dir string, r Recipe) (path string, disk []byte) {
 	t.Helper()
-	path = filepath.Join(dir, "image.qcow2")
+	return MakeAs(t, dir, "qcow2", r)
+}
+
+// MakeAs makes an image in dir, of a format that QEMU calls so, and answers its path, and the disk that QEMU reads from
+// it.
+func MakeAs(t testing.TB, dir, format string, r Recipe) (path string, disk []byte) {
+	t.Helper()
+	path = filepath.Join(dir, "image."+format)
 	source := filepath.Join(dir, "source.raw")
 	if r.Empty {
-		Run(t, "qemu-img", "create", "-q", "-f", "qcow2", "-o", strings.TrimSuffix(fmt.Sprintf("size=%d,%s", DiskBytes, r.Options), ","), path)
+		Run(t, "qemu-img", "create", "-q", "-f", format, "-o", strings.TrimSuffix(fmt.Sprintf("size=%d,%s", DiskBytes, r.Options), ","), path)
 	} else {
 		if err := os.WriteFile(source, Disk(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		args := []string{"convert", "-q", "-f", "raw", "-O", "qcow2"}
+		args := []string{"convert", "-q", "-f", "raw", "-O", format}
 		if r.Options != "" {
 			args = append(args, "-o", r.Options)
 		}
@@ -147,8 +157,8 @@ func Make(t testing.TB, dir string, r Recipe) (path string, disk []byte) {
 		}
 		Run(t, "qemu-img", append(args, source, path)...)
 	}
-	runSteps(t, path, r.Steps)
-	Run(t, "qemu-img", "convert", "-q", "-f", "qcow2", "-O", "raw", path, source)
+	runSteps(t, path, format, r.Steps)
+	Run(t, "qemu-img", "convert", "-q", "-f", format, "-O", "raw", path, source)
 	disk, err := os.ReadFile(source)
 	if err != nil {
 		t.Fatal(err)
@@ -160,12 +170,12 @@ func Make(t testing.TB, dir string, r Recipe) (path string, disk []byte) {
 }
 
 // runSteps does the steps of a recipe; neighbouring qemu-io commands go to one process.
-func runSteps(t testing.TB, path string, steps []string) {
+func runSteps(t testing.TB, path, format string, steps []string) {
 	t.Helper()
 	var commands []string
 	flush := func() {
 		if commands != nil {
-			Run(t, "qemu-io", append([]string{"-f", "qcow2", path}, commands...)...)
+			Run(t, "qemu-io", append([]string{"-f", format, path}, commands...)...)
 			commands = nil
 		}
 	}
@@ -179,7 +189,7 @@ func runSteps(t testing.TB, path string, steps []string) {
 			flush()
 			arguments := strings.Fields(rest)
 			size := arguments[len(arguments)-1]
-			Run(t, "qemu-img", append(append([]string{"resize", "-q", "-f", "qcow2"}, arguments[:len(arguments)-1]...), path, size)...)
+			Run(t, "qemu-img", append(append([]string{"resize", "-q", "-f", format}, arguments[:len(arguments)-1]...), path, size)...)
 		case "snapshot":
 			flush()
 			Run(t, "qemu-img", "snapshot", "-c", rest, path)
@@ -200,4 +210,18 @@ func Run(t testing.TB, name string, args ...string) {
 	if err != nil {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
+}
+
+// TryConvert answers the disk that QEMU reads from an image, and false where it refuses the image.
+func TryConvert(t testing.TB, path, format string) ([]byte, bool) {
+	t.Helper()
+	raw := path + ".raw"
+	if err := exec.Command("qemu-img", "convert", "-q", "-f", format, "-O", "raw", path, raw).Run(); err != nil {
+		return nil, false
+	}
+	disk, err := os.ReadFile(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return disk, true
 }
