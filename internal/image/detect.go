@@ -8,8 +8,8 @@ import (
 // Format names what kind of bytes an image is made of.
 type Format string
 
-// The formats that Detect knows. Those for which RefuseFormat answers nil are read by this version; the others are known so
-// that they are refused by name and never stored as if they were a raw disk.
+// The formats that Detect knows. Those for which RefuseFormat answers an error are known so that they are refused by name
+// and never stored as if they were a raw disk.
 const (
 	Raw       Format = "raw"
 	QCOW2     Format = "qcow2"
@@ -140,7 +140,7 @@ func printable(b []byte) bool {
 // it answers nil.
 func RefuseFormat(f Format) error {
 	switch f {
-	case Raw, QCOW2, VMDK:
+	case Raw, QCOW2, VMDK, VHDX:
 		return nil
 	case HTML:
 		return Refuse(NotADisk, "this is a web page, not a disk image: check that the URL points to the file itself and not to a page that links to it")

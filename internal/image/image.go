@@ -55,14 +55,15 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
-// Unknown is the size of a disk that only the end of its stream tells.
+// Unknown is the size of a disk that only its stream tells.
 const Unknown int64 = -1
 
 // Forward is an image whose header was read from the beginning of a stream.
 type Forward interface {
 	// Format is the image's format.
 	Format() Format
-	// Size is the length of the disk in bytes, or Unknown.
+	// Size is the length of the disk in bytes, or Unknown where the header didn't tell it. Run may find it out, before it
+	// hands over the first piece.
 	Size() int64
 	// Run decodes the whole image from in and hands the disk's stored parts to sink, in no particular order and at
 	// most once each. What it doesn't hand over reads as zeros. It reads in.Stream forward only, but not always to its

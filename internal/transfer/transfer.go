@@ -92,12 +92,7 @@ func (t *transfer) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	head, whole, err := stream.Peek(whole, image.HeadBytes)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", t.description.Name, err)
-	}
-	t.forward, err = formats.Begin(head, t.description.Length, t.Limits)
-	if err != nil {
+	if whole, err = t.begin(whole); err != nil {
 		return err
 	}
 	if size := t.forward.Size(); size > t.Target.Size() {
@@ -115,12 +110,32 @@ func (t *transfer) run(ctx context.Context) error {
 	if err := t.copy(ctx, whole); err != nil {
 		return err
 	}
+	if size := t.forward.Size(); size > t.Target.Size() { // known only now, and nothing was stored behind the target's end
+		return t.tooLarge(size)
+	}
 	if err := t.Target.Commit(); err != nil {
 		return err
 	}
 	t.done = max(t.done, t.forward.Size()) // what wasn't handed over is zero
 	t.progress()
 	return nil
+}
+
+// begin judges the image by its beginning, and answers a reader of all of it.
+func (t *transfer) begin(whole io.Reader) (io.Reader, error) {
+	for want := image.HeadBytes; ; {
+		head, rest, err := stream.Peek(whole, want)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", t.description.Name, err)
+		}
+		whole = rest
+		if more := formats.Wants(head); more > want && len(head) == want {
+			want = more
+			continue
+		}
+		t.forward, err = formats.Begin(head, t.description.Length, t.Limits)
+		return whole, err
+	}
 }
 
 // open begins to read the source, again if need be.
@@ -182,7 +197,7 @@ func (t *transfer) copy(ctx context.Context, whole io.Reader) error {
 
 // sink takes one piece of the disk.
 func (t *transfer) sink(p image.Piece, stored []byte) error {
-	if end := p.Offset + int64(p.Len); end > t.Target.Size() {
+	if end := max(p.Offset+int64(p.Len), t.forward.Size()); end > t.Target.Size() {
 		return t.tooLarge(end)
 	}
 	t.done += int64(p.Len)

@@ -8,6 +8,7 @@ import (
 	"vmdisk.io/vmdisk/internal/image"
 	"vmdisk.io/vmdisk/internal/image/qcow2"
 	"vmdisk.io/vmdisk/internal/image/raw"
+	"vmdisk.io/vmdisk/internal/image/vhdx"
 	"vmdisk.io/vmdisk/internal/image/vmdk"
 )
 
@@ -26,13 +27,26 @@ func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error)
 		return qcow2.Open(r, length, limits)
 	case image.VMDK:
 		return vmdk.Open(r, length, limits)
+	case image.VHDX:
+		return vhdx.Open(r, length, limits)
 	default:
 		return raw.Open(r, length)
 	}
 }
 
+// Wants answers how many bytes from the beginning of the image that begins with head are needed to judge it: more than
+// head has, or 0 where head is enough. It is asked again when those are there. Headers lie within image.HeadBytes with
+// most formats, and within a few MiB with the others.
+func Wants(head []byte) int {
+	if image.Detect(head) == image.VHDX {
+		return vhdx.Wants(head)
+	}
+	return 0
+}
+
 // Begin answers the forward pass over the image that begins with head, which is the whole image or at least
-// image.HeadBytes of it, or an *image.Refused. The image's length in bytes may be image.Unknown.
+// image.HeadBytes of it, or an *image.Refused. The image's length in bytes may be image.Unknown. Where head has less
+// than Wants asks for, the disk's size is image.Unknown, and the image may be refused by the pass instead.
 func Begin(head []byte, length int64, limits image.Limits) (image.Forward, error) {
 	format := image.Detect(head)
 	if err := image.RefuseFormat(format); err != nil {
@@ -43,6 +57,8 @@ func Begin(head []byte, length int64, limits image.Limits) (image.Forward, error
 		return qcow2.Begin(head, limits)
 	case image.VMDK:
 		return vmdk.Begin(head, limits)
+	case image.VHDX:
+		return vhdx.Begin(head, length, limits)
 	default:
 		return raw.Begin(length), nil
 	}

@@ -20,6 +20,11 @@ func TestBothWaysChooseTheSameFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	vmdk := converted(t, "vmdk")
+	path, _ = imagetest.MakeAs(t, t.TempDir(), "vhdx", imagetest.Recipe{})
+	vhdx, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	type answer struct {
 		Format  image.Format
 		Size    int64
@@ -30,6 +35,8 @@ func TestBothWaysChooseTheSameFormat(t *testing.T) {
 		want    answer
 	}{
 		"a qcow2 image":                {qcow2, answer{Format: image.QCOW2, Size: imagetest.DiskBytes}},
+		"a vhdx image":                 {vhdx, answer{Format: image.VHDX, Size: imagetest.DiskBytes}},
+		"a vhdx image that is cut":     {vhdx[:image.HeadBytes], answer{Refused: image.Truncated}},
 		"a raw image":                  {imagetest.Disk(), answer{Format: image.Raw, Size: imagetest.DiskBytes}},
 		"a raw image of half a sector": {imagetest.Disk()[:1000], answer{Format: image.Raw, Size: 1024}},
 		"a gzip file":                  {append([]byte("\x1f\x8b\x08"), make([]byte, 600)...), answer{Refused: image.UnsupportedFormat}},
@@ -59,7 +66,11 @@ func TestBothWaysChooseTheSameFormat(t *testing.T) {
 			if diff := cmp.Diff(test.want, judge(opened, err)); diff != "" {
 				t.Errorf("Open: %s", diff)
 			}
-			forward, err := Begin(test.content[:min(length, image.HeadBytes)], length, image.Limits{})
+			head := test.content[:min(length, image.HeadBytes)]
+			for want := Wants(head); want > len(head) && int64(want) <= length; want = Wants(head) {
+				head = test.content[:want]
+			}
+			forward, err := Begin(head, length, image.Limits{})
 			if diff := cmp.Diff(test.want, judge(forward, err)); diff != "" {
 				t.Errorf("Begin: %s", diff)
 			}
