@@ -82,7 +82,7 @@ fuzz: go ## Fuzz everything that reads untrusted bytes, FUZZTIME (30s) each
 	@set -e; grep -rlE '^func Fuzz' --include '*_test.go' internal | while read -r file; do \
 		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' "$$file"); do \
 			echo "fuzz $$target in $$(dirname "$$file") for $(FUZZTIME)"; \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 50x "./$$(dirname "$$file")"; \
 		done; done
 
 build: go ## Build bin/vmdisk, one static binary (it also works as kubectl-vmdisk)
