@@ -61,7 +61,7 @@ func ownPrograms() []string {
 // Build installs the Debian packages that are missing and builds every program of the lab into BinDir. The first time
 // takes about a quarter of an hour on two cores; after that, seconds.
 func Build(ctx context.Context, o Options) error {
-	unlock, err := lock(o)
+	unlock, err := lock(ctx, o)
 	if err != nil {
 		return err
 	}

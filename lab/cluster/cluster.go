@@ -9,6 +9,7 @@
 package cluster
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -16,7 +17,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"vmdisk.io/vmdisk/lab/lockfile"
 )
 
 const (
@@ -38,9 +40,6 @@ const (
 	etcdPeerURL = "http://127.0.0.1:12380"
 	apiPort     = "6443"
 )
-
-// HostAddress is an address of the host that every pod can reach, for servers that tests run outside of the cluster.
-const HostAddress = hostAddress
 
 // NodeNames are the lab's nodes.
 func NodeNames() []string { return []string{"node-a", "node-b"} }
@@ -75,7 +74,7 @@ func Dir() string {
 
 // BinDir holds the built programs: etcd, kube-apiserver and kubectl among them, so that controller-runtime's envtest can
 // take it as its BinaryAssetsDirectory.
-func BinDir() string { return filepath.Join(Dir(), "bin") }
+func BinDir() string { return filepath.Join(Dir(), binName) }
 
 // Kubeconfig is the path of the administrator's kubeconfig; the file exists while a lab is up.
 func Kubeconfig() string { return filepath.Join(Dir(), "kubeconfig") }
@@ -87,7 +86,7 @@ func KubeletDir(node string) string { return filepath.Join(Dir(), node, "kubelet
 func CSIDir() string { return filepath.Join(Dir(), "csi") }
 
 // Logs is the directory of the components' logs; the ones of the run before are in logs.old beside it.
-func Logs() string { return filepath.Join(Dir(), "logs") }
+func Logs() string { return filepath.Join(Dir(), logsName) }
 
 // labName begins the names of what a lab has outside of its directory. A lab in another directory has another one, so
 // that it can run inside of namespaces of its own (for processes, mounts and the network) beside the machine's.
@@ -105,24 +104,25 @@ func within(parts ...string) string {
 }
 
 // lock makes the caller the only command that changes the lab, until it calls the returned function or ends.
-func lock(o Options) (unlock func(), err error) {
+func lock(ctx context.Context, o Options) (unlock func(), err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the lab needs root (it mounts, makes network devices and runs containers): run it as root or with sudo -E")
 	}
 	if err := os.MkdirAll(Dir(), 0o755); err != nil {
 		return nil, fmt.Errorf("make the lab's directory: %w", err)
 	}
-	f, err := os.OpenFile(within("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	path := within(lockName)
+	f, err := lockfile.Take(ctx, path, func() { o.say("waiting for another lab command to end (it holds %s)", path) })
 	if err != nil {
-		return nil, fmt.Errorf("open the lab's lock: %w", err)
-	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		o.say("waiting for another lab command to end (it holds %s)", f.Name())
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
+		return nil, fmt.Errorf("keep other lab commands away: %w", err)
 	}
 	return func() { _ = f.Close() }, nil // closing gives the lock back; nothing was written
 }
+
+// What stays in the lab's directory while no lab is up.
+const (
+	lockName = "lock"
+	binName  = "bin"
+	logsName = "logs"
+	oldName  = "logs.old"
+)
