@@ -15,8 +15,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"vmdisk.io/vmdisk/lab/lockfile"
 )
@@ -108,6 +110,9 @@ func lock(ctx context.Context, o Options) (unlock func(), err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the lab needs root (it mounts, makes network devices and runs containers): run it as root or with sudo -E")
 	}
+	if err := requireOwn(Dir()); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(Dir(), 0o755); err != nil {
 		return nil, fmt.Errorf("make the lab's directory: %w", err)
 	}
@@ -126,3 +131,24 @@ const (
 	logsName = "logs"
 	oldName  = "logs.old"
 )
+
+// requireOwn refuses a directory that holds other things than a lab's: taking the lab down removes all that is in it. A lab's
+// directory is known by its lock, which comes first and always stays; one that holds nothing but programs can become one.
+func requireOwn(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look into the lab's directory: %w", err)
+	}
+	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == lockName }) {
+		return nil
+	}
+	for _, entry := range entries {
+		if entry.Name() != binName {
+			return fmt.Errorf("LAB_DIR is %s, which holds other things (%s) that the lab would remove: name an empty or a new directory", dir, entry.Name())
+		}
+	}
+	return nil
+}
