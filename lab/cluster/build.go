@@ -102,6 +102,10 @@ func (m module) build(ctx context.Context, o Options, root string) error {
 	if content, err := os.ReadFile(stampFile); err == nil && string(content) == stamp && m.built() {
 		return nil
 	}
+	// Else a build that is cut short in the middle of a program would leave the stamp of the one before.
+	if err := removeFile(stampFile); err != nil {
+		return err
+	}
 	o.say("building %s (minutes the first time)", m.dir)
 	started := time.Now()
 	stop := every(time.Minute, func() { o.say("still building %s (%s)", m.dir, time.Since(started).Round(time.Second)) })
