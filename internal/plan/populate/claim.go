@@ -46,6 +46,23 @@ func made(f *flow) *verdict {
 	return v
 }
 
+// permitted: the API server lets vmdisk change what is there. A creation's refusal belongs to the step that creates. Any other means that
+// something could not be noted, so that nothing that follows from it holds: least of all that the disk is filled.
+func permitted(f *flow) *verdict {
+	if f.Refusal == nil {
+		return nil
+	}
+	if _, creates := f.Refusal.Action.(action.Create); creates {
+		return nil
+	}
+	v := &verdict{phase: cdiv1.ImportInProgress, bound: f.boundCondition()}
+	if !f.owned() {
+		v.phase = cdiv1.Pending
+	}
+	f.refuse(v, &v.running, "to "+f.Refusal.Action.String(), cdi.ReasonError)
+	return v
+}
+
 // ours: the DataVolume controls the claim, or takes it over as it is.
 func ours(f *flow) *verdict {
 	if f.owned() {

@@ -98,6 +98,14 @@ func TestEveryWaitHasItsReason(t *testing.T) {
 			},
 			said{cdiv1.Pending, cdiv1.DataVolumeBound, "False", cdi.ReasonErrResourceExists, "claim web-root exists already and is not this DataVolume's: delete it, choose another name, or set the annotation cdi.kubevirt.io/allowClaimAdoption=true to take it over as it is", cdi.ReasonErrResourceExists},
 		},
+		"the claim can't be marked as filled": {
+			nil, func(s *sim) {
+				bound(s)
+				s.end(job.Result{Outcome: job.Succeeded})
+				s.refuse, s.refuseChanges = "a policy denied the request: no", true
+			},
+			said{cdiv1.ImportInProgress, cdiv1.DataVolumeRunning, "False", cdi.ReasonError, "the API server refused to annotate PersistentVolumeClaim web-root: a policy denied the request: no", ""},
+		},
 		"a claim of an earlier disk of the name is still going": {
 			nil, func(s *sim) {
 				s.world.Claim = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web-root", UID: "c", DeletionTimestamp: &metav1.Time{Time: s.now}}}
