@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 
 	"vmdisk.io/vmdisk/lab/cluster"
 	"vmdisk.io/vmdisk/lab/deploy"
+	"vmdisk.io/vmdisk/lab/lockfile"
 )
 
 // clone is the root of the sources, seen from this package.
@@ -42,7 +44,12 @@ func runAll(m *testing.M) int {
 		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := prepare(ctx)
+	// One run at a time: there is one lab, one vmdisk in it, and each run begins with removing what another has left.
+	alone, err := takeLab(ctx)
+	if err == nil {
+		defer alone.Close() // which gives the lock back; nothing was written
+		err = prepare(ctx)
+	}
 	stop() // from here on a signal ends the process, as it does for any test
 	if err != nil {
 		return complain(err)
@@ -52,6 +59,17 @@ func runAll(m *testing.M) int {
 		return complain(err)
 	}
 	return code
+}
+
+// takeLab waits until no other run of the scenarios uses the lab.
+func takeLab(ctx context.Context) (*os.File, error) {
+	dir := filepath.Dir(imagesDir())
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the directory of the images: %w", err)
+	}
+	return lockfile.Take(ctx, filepath.Join(dir, "e2e.lock"), func() {
+		fmt.Fprintln(os.Stderr, "waiting for another run of the scenarios to end")
+	})
 }
 
 func complain(err error) int {
