@@ -16,6 +16,7 @@ import (
 	"vmdisk.io/vmdisk/api/v1alpha1"
 	"vmdisk.io/vmdisk/internal/action"
 	"vmdisk.io/vmdisk/internal/job"
+	"vmdisk.io/vmdisk/internal/plan/volume"
 	"vmdisk.io/vmdisk/internal/pod"
 )
 
@@ -119,6 +120,14 @@ func TestEveryWaitHasItsReason(t *testing.T) {
 				warn(s, "claim", "ProvisioningFailed", `failed to provision volume with StorageClass "replicated": rpc error: code = ResourceExhausted desc = no room on node-a`)
 			},
 			said{cdiv1.Pending, cdiv1.DataVolumeBound, "False", "ProvisioningFailed", "PVC web-root Pending: the storage driver could not make the volume: no room on node-a", ""},
+		},
+		"a consumer has come, and the provisioner has no room": {
+			nil, func(s *sim) {
+				s.world.Cluster = volume.Cluster{Classes: []storagev1.StorageClass{waitingClass}, Profiles: profilesOf([]storagev1.StorageClass{waitingClass})}
+				s.settle()
+				warn(s, "claim", "ProvisioningFailed", `failed to provision volume with StorageClass "local": rpc error: code = ResourceExhausted desc = no room on node-a`)
+			},
+			said{cdiv1.WaitForFirstConsumer, cdiv1.DataVolumeBound, "False", "ProvisioningFailed", "PVC web-root Pending: the storage driver could not make the volume: no room on node-a", ""},
 		},
 		"a node asks a moment too early": {
 			nil, func(s *sim) {
