@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -214,25 +213,30 @@ func killEverything(t *testing.T) {
 	for pid := range strays() {
 		pids = append(pids, pid)
 	}
-	procs, err := filepath.Glob(cgroupMount + "/memory/" + cgroupName("node-*") + "/kubepods/*/*/*/cgroup.procs")
+	if len(pids) < 20 {
+		t.Fatalf("only %d processes were found to kill: the lab did not run", len(pids))
+	}
+	roots, err := cgroupRoots()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range procs {
-		content, err := os.ReadFile(file)
+	inPods := 0
+	for _, root := range roots {
+		groups, err := cgroupsFrom(root)
 		if err != nil {
-			continue // it ended by itself
+			t.Fatal(err)
 		}
-		for _, field := range strings.Fields(string(content)) {
-			pid, err := strconv.Atoi(field)
+		for _, group := range groups {
+			found, err := processesIn(group)
 			if err != nil {
 				t.Fatal(err)
 			}
-			pids = append(pids, pid)
+			inPods += len(found)
+			pids = append(pids, found...)
 		}
 	}
-	if len(pids) < 20 {
-		t.Fatalf("only %d processes were found to kill: the lab did not run", len(pids))
+	if inPods == 0 {
+		t.Fatal("no process was found in the pods' cgroups: the pods did not run")
 	}
 	for _, pid := range pids {
 		if err := signal(pid, syscall.SIGKILL); err != nil {
@@ -277,7 +281,10 @@ func nothingIsLeft(t *testing.T) {
 	if left, err := labLoops(); err != nil || len(left) > 0 {
 		t.Errorf("loop devices are left: %v (%v)", left, err)
 	}
-	for _, pattern := range []string{cgroupMount + "/*/" + cgroupName("node-*"), "/sys/class/net/" + bridge, "/var/lib/cni/results/" + networkName("node-*"), Kubeconfig(), CSIDir() + "/*"} {
+	if left, err := cgroupRoots(); err != nil || len(left) > 0 {
+		t.Errorf("cgroups are left: %v (%v)", left, err)
+	}
+	for _, pattern := range []string{"/sys/class/net/" + bridge, "/var/lib/cni/results/" + networkName("node-*"), Kubeconfig(), CSIDir() + "/*"} {
 		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
 			t.Errorf("left: %v (%v)", left, err)
 		}
