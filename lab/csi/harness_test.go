@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"vmdisk.io/vmdisk/lab/mounts"
 )
 
 // The tests run on real loop devices and mounts, and so need root, as the lab does.
@@ -53,7 +55,7 @@ func start(t *testing.T) *harness {
 	}}
 	t.Cleanup(func() {
 		h.stop()
-		if err := Cleanup(context.Background(), h.config.StateDir); err != nil {
+		if err := mounts.Free(dir); err != nil {
 			t.Error(err)
 		}
 		if err := os.RemoveAll(dir); err != nil {

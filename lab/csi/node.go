@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"vmdisk.io/vmdisk/lab/mounts"
 )
 
 // node is the driver's node service for one kubelet.
@@ -90,11 +92,11 @@ func (n *node) reachable(v volume) error {
 // ensureMounted has the device shown at target: mount is called unless it is there already. What another device has left
 // there goes first.
 func ensureMounted(device, target string, mount func() error) error {
-	mounted, ok, err := mountedAt(target)
+	mounted, ok, err := mounts.At(target)
 	if err != nil {
 		return err
 	}
-	if ok && mounted.shows(device) {
+	if ok && shows(mounted, device) {
 		return nil
 	}
 	if err := unmountAll(target); err != nil {
@@ -162,7 +164,7 @@ func (n *node) NodePublishVolume(_ context.Context, r *spec.NodePublishVolumeReq
 	source, makeTarget := r.GetStagingTargetPath(), makeDirectory
 	if r.GetVolumeCapability().GetBlock() != nil {
 		source, makeTarget = device, makeFile
-	} else if staged, ok, err := mountedAt(source); err != nil || !ok || !staged.shows(device) {
+	} else if staged, ok, err := mounts.At(source); err != nil || !ok || !shows(staged, device) {
 		return nil, errors.Join(err, status.Errorf(codes.FailedPrecondition, "volume %s is not mounted at its staging path %s", v.ID, source))
 	}
 	return &spec.NodePublishVolumeResponse{}, ensureMounted(device, r.GetTargetPath(), func() error {
@@ -216,11 +218,11 @@ func (n *node) NodeExpandVolume(_ context.Context, r *spec.NodeExpandVolumeReque
 	if err != nil {
 		return nil, err
 	}
-	mounted, ok, err := mountedAt(r.GetVolumePath())
+	mounted, ok, err := mounts.At(r.GetVolumePath())
 	if err != nil {
 		return nil, err
 	}
-	if !attached || !ok || !mounted.shows(device) {
+	if !attached || !ok || !shows(mounted, device) {
 		return nil, status.Errorf(codes.NotFound, "volume %s is not mounted at %s", v.ID, r.GetVolumePath())
 	}
 	if err := refreshLoop(device); err != nil {
