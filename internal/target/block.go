@@ -21,18 +21,23 @@ const zeroWrite = 1 << 20
 type BlockOptions struct {
 	// Path is the device.
 	Path string
-	// SizeBytes is the disk's length; the device may be longer, and what lies behind the disk stays as it is.
+	// SizeBytes is the disk's length; the device may be longer, and what lies behind the disk stays as it is. Unknown is
+	// the device's own length.
 	SizeBytes int64
-	// Preallocate has zeros written everywhere, so that a thin device has its space allocated.
-	Preallocate bool
+	// Preallocation says which space of a thin device is allocated. Falloc relies on the device to keep what it was told
+	// to make zero; Full writes.
+	Preallocation Preallocation
+	// Zeroed says that the device is known to read as zeros. Nothing is made zero then, except for a preallocation.
+	Zeroed bool
 }
 
-// block is a block device. Whatever it reads as before, it is never presumed to be zero.
+// block is a block device. Whatever it reads as before, it is never presumed to be zero, unless whoever opened it knows.
 type block struct {
-	f           *os.File
-	path        string
-	size        int64
-	preallocate bool
+	f             *os.File
+	path          string
+	size          int64
+	preallocation Preallocation
+	zeroed        bool
 }
 
 // OpenBlock opens the device and compares its size. Nothing is written yet.
@@ -41,7 +46,7 @@ func OpenBlock(o BlockOptions) (Target, error) {
 	if err != nil {
 		return nil, openError(err, o.Path)
 	}
-	t := &block{f: f, path: o.Path, size: o.SizeBytes, preallocate: o.Preallocate}
+	t := &block{f: f, path: o.Path, size: o.SizeBytes, preallocation: o.Preallocation, zeroed: o.Zeroed}
 	if err := t.check(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -68,6 +73,9 @@ func (t *block) check() error {
 	if err != nil {
 		return classify(err, "ask for the size of "+t.path)
 	}
+	if t.size == Unknown {
+		t.size = int64(size)
+	}
 	if int64(size) < t.size {
 		return &Error{Reason: DeviceTooSmall, Message: fmt.Sprintf("the disk needs %d bytes, and the volume's device %s has %d: the volume was made smaller than it was asked for", t.size, t.path, size)}
 	}
@@ -86,8 +94,14 @@ func (t *block) Clear(ctx context.Context) error {
 		t.fallocate(unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE),
 		writing,
 	}
-	if t.preallocate {
-		methods = []func(offset, n int64) error{writing}
+	switch {
+	case t.preallocation == Full:
+		methods = methods[2:]
+	case t.preallocation == Falloc:
+		methods = methods[1:]
+	case t.zeroed:
+		t.zeroed = false // a second Clear must forget what was written
+		return ctx.Err()
 	}
 	return t.clear(ctx, methods)
 }
