@@ -36,6 +36,9 @@ func Open(r io.ReaderAt, length int64) (image.Image, error) {
 	return &view{ReaderAt: r, length: length}, nil
 }
 
+// OpenAnything is Open for bytes that somebody says are a disk, whatever they look like.
+func OpenAnything(r io.ReaderAt, length int64) image.Image { return &view{ReaderAt: r, length: length} }
+
 // Format implements image.Image.
 func (v *view) Format() image.Format { return image.Raw }
 
@@ -72,9 +75,15 @@ func roundUp(n int64) int64 {
 }
 
 // Begin answers the forward pass over a raw image of the given length in bytes, which may be image.Unknown.
-func Begin(length int64) image.Forward { return forward{length} }
+func Begin(length int64) image.Forward { return forward{length: length} }
 
-type forward struct{ length int64 }
+// BeginAnything is Begin for bytes that somebody says are a disk, whatever they look like.
+func BeginAnything(length int64) image.Forward { return forward{length: length, anything: true} }
+
+type forward struct {
+	length   int64
+	anything bool // the end isn't looked at
+}
 
 // Format implements image.Forward.
 func (forward) Format() image.Format { return image.Raw }
@@ -119,6 +128,9 @@ func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error
 func (f forward) checkEnd(length int64, last []byte) error {
 	if f.length >= 0 && length != f.length {
 		return image.Refuse(image.Truncated, "the raw image ended after %d of its %d bytes", length, f.length)
+	}
+	if f.anything {
+		return nil
 	}
 	if length < image.SectorSize {
 		return image.RefuseFormat(image.Short)
