@@ -29,6 +29,8 @@ type BlockOptions struct {
 	Preallocation Preallocation
 	// Zeroed says that the device is known to read as zeros. Nothing is made zero then, except for a preallocation.
 	Zeroed bool
+	// Exclusive refuses a device that is in use on this machine: mounted, or a part of another device.
+	Exclusive bool
 }
 
 // block is a block device. Whatever it reads as before, it is never presumed to be zero, unless whoever opened it knows.
@@ -42,7 +44,11 @@ type block struct {
 
 // OpenBlock opens the device and compares its size. Nothing is written yet.
 func OpenBlock(o BlockOptions) (Target, error) {
-	f, err := os.OpenFile(o.Path, os.O_RDWR, 0)
+	flags := os.O_RDWR
+	if o.Exclusive {
+		flags |= os.O_EXCL // without O_CREATE this is what it means for a device (open(2))
+	}
+	f, err := os.OpenFile(o.Path, flags, 0)
 	if err != nil {
 		return nil, openError(err, o.Path)
 	}
@@ -57,6 +63,9 @@ func openError(err error, path string) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return &Error{Reason: Permission, Err: err, Message: fmt.Sprintf(
 			"user %d may not open the block device %s: set device_ownership_from_security_context to true in the node's container runtime (containerd or CRI-O), so that a pod's user owns its devices", os.Getuid(), path)}
+	}
+	if errors.Is(err, unix.EBUSY) {
+		return &Error{Reason: InUse, Err: err, Message: fmt.Sprintf("the block device %s is in use: unmount it, or take it out of what it is a part of ('lsblk %s' shows that)", path, path)}
 	}
 	return classify(err, "open the block device "+path)
 }

@@ -72,6 +72,8 @@ const (
 	Missing Reason = "Missing"
 	// NotADevice: what should be a block device isn't one.
 	NotADevice Reason = "NotADevice"
+	// InUse: the device is mounted, or a part of another one.
+	InUse Reason = "InUse"
 	// IO: the volume failed.
 	IO Reason = "IO"
 )
