@@ -12,6 +12,8 @@ import (
 	"os"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"vmdisk.io/vmdisk/internal/source"
 )
 
@@ -131,6 +133,27 @@ func (s *fileSource) Open(ctx context.Context, offset, length int64) (io.ReadClo
 		length = max(0, s.length-offset)
 	}
 	return &reader{source: s, ctx: ctx, section: io.NewSectionReader(s.f, offset, min(length, max(0, s.length-offset)))}, nil
+}
+
+// Hole answers how long the hole, or the run that is none, that begins at offset is; see HoleFinder of package image.
+// Where the filesystem doesn't tell, nothing is a hole.
+func (s *fileSource) Hole(offset int64) (length int64, hole bool, err error) {
+	data, err := unix.Seek(int(s.f.Fd()), offset, unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO): // no data behind offset
+		return s.length - offset, true, nil
+	case errors.Is(err, unix.EINVAL): // not told, as for devices
+		return s.length - offset, false, nil
+	case err != nil:
+		return 0, false, readError(s.path, err)
+	case data > offset:
+		return data - offset, true, nil
+	}
+	end, err := unix.Seek(int(s.f.Fd()), offset, unix.SEEK_HOLE)
+	if err != nil {
+		return 0, false, readError(s.path, err)
+	}
+	return end - offset, false, nil
 }
 
 // Close implements source.Source.

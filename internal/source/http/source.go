@@ -26,7 +26,7 @@ type httpSource struct {
 	advice         Advice
 	pause          func(context.Context, time.Duration) error
 
-	head           int64 // bytes; 0: all
+	head int64 // bytes; 0: all
 
 	object   object
 	first    *response // Describe's answer, until Open takes it
