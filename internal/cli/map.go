@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -46,78 +45,28 @@ func runMap(ctx context.Context, o mapOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	opened, err := o.openImage(ctx)
+	in, err := o.openHead(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = firstError(err, opened.source.Close()) }()
+	defer func() { err = firstError(err, in.source.Close()) }()
+	if !in.description.Ranges {
+		return &source.Error{Reason: source.ForwardOnly, Permanent: true, Message: in.description.Name +
+			" can only be read from its beginning to its end, and an image's tables may lie anywhere: save it as a file first"}
+	}
+	img, err := formats.OpenAs(in.format, in.withHoles(in.anywhere(ctx)), in.description.Length, in.limits)
+	if err != nil {
+		return in.named(err)
+	}
 	printer.begin()
-	if err := image.Map(opened.image, printer.print); err != nil {
-		return opened.named(err)
+	if err := image.Map(img, printer.print); err != nil {
+		return in.named(err)
 	}
 	printer.end()
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("print the map: %w", err)
 	}
 	return nil
-}
-
-// openedImage is an image that can be read at any place.
-type openedImage struct {
-	source      source.Source
-	description source.Description
-	image       image.Image
-}
-
-// named says in an image's refusal which image that is.
-func (i openedImage) named(err error) error {
-	var refused *image.Refused
-	if errors.As(err, &refused) {
-		return fmt.Errorf("%s: %w", i.description.Name, err)
-	}
-	return err
-}
-
-// openImage opens the source and the image in it. The caller closes the source unless there is an error.
-func (o *sourceOptions) openImage(ctx context.Context) (i openedImage, err error) {
-	limits, err := o.limits()
-	if err != nil {
-		return i, err
-	}
-	format, err := o.imageFormat()
-	if err != nil {
-		return i, err
-	}
-	o.head = image.HeadBytes
-	if i.source, err = o.open(); err != nil {
-		return i, err
-	}
-	defer func() {
-		if err != nil {
-			err = firstError(err, i.source.Close())
-		}
-	}()
-	if i.description, err = i.source.Describe(ctx); err != nil {
-		return i, err
-	}
-	if !i.description.Ranges {
-		return i, &source.Error{Reason: source.ForwardOnly, Permanent: true, Message: i.description.Name +
-			" can only be read from its beginning to its end, and an image's tables may lie anywhere: save it as a file first"}
-	}
-	i.image, err = formats.OpenAs(format, anywhere(ctx, i.source, i.description.Length), i.description.Length, limits)
-	return i, i.named(err)
-}
-
-// anywhere reads a source at any place, and tells its holes where the source does.
-func anywhere(ctx context.Context, s source.Source, length int64) io.ReaderAt {
-	r := source.NewCache(source.ReaderAt{Context: ctx, Source: s}, length)
-	if finder, ok := s.(image.HoleFinder); ok {
-		return struct {
-			io.ReaderAt
-			image.HoleFinder
-		}{r, finder}
-	}
-	return r
 }
 
 // mapPrinter prints a map.

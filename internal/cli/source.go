@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -36,6 +38,59 @@ type sourceOptions struct {
 
 	// head is how many bytes are asked for at first; 0: all of them.
 	head int64
+}
+
+// opened is a source, and what holds for the image in it.
+type opened struct {
+	source      source.Source
+	description source.Description
+	limits      image.Limits
+	format      image.Format // that it must be of, if any
+}
+
+// openHead checks the flags, opens the source to read an image's tables, and asks it what it is. The caller closes the
+// source unless there is an error.
+func (o *sourceOptions) openHead(ctx context.Context) (i opened, err error) {
+	if i.limits, err = o.limits(); err != nil {
+		return i, err
+	}
+	if i.format, err = o.imageFormat(); err != nil {
+		return i, err
+	}
+	o.head = image.HeadBytes
+	if i.source, err = o.open(); err != nil {
+		return i, err
+	}
+	if i.description, err = i.source.Describe(ctx); err != nil {
+		return i, firstError(err, i.source.Close())
+	}
+	return i, nil
+}
+
+// named says in an image's refusal which image that is.
+func (i opened) named(err error) error {
+	var refused *image.Refused
+	if errors.As(err, &refused) {
+		return fmt.Errorf("%s: %w", i.description.Name, err)
+	}
+	return err
+}
+
+// anywhere reads the source at any place, which it must be able to.
+func (i opened) anywhere(ctx context.Context) io.ReaderAt {
+	return source.NewCache(source.ReaderAt{Context: ctx, Source: i.source}, i.description.Length)
+}
+
+// withHoles lets r tell the source's holes, where the source knows them.
+func (i opened) withHoles(r io.ReaderAt) io.ReaderAt {
+	finder, ok := i.source.(image.HoleFinder)
+	if !ok {
+		return r
+	}
+	return struct {
+		io.ReaderAt
+		image.HoleFinder
+	}{r, finder}
 }
 
 func (o *sourceOptions) addFlags(cmd *cobra.Command) {

@@ -1,6 +1,9 @@
 package image
 
-import "io"
+import (
+	"fmt"
+	"io"
+)
 
 // Mapping is how an image stores a run of the disk: what an Extent says and where.
 type Mapping struct {
@@ -61,7 +64,10 @@ func Map(img Image, f func(Mapping) error) error {
 		if err != nil {
 			return err
 		}
-		offset = m.Start + m.Len
+		if m.Start != offset || m.Len <= 0 {
+			return fmt.Errorf("map the %s image at %d of its disk: got %d bytes at %d", img.Format(), offset, m.Len, m.Start) // a fault of the format's package
+		}
+		offset += m.Len
 		if run.Extend(m) {
 			continue
 		}
