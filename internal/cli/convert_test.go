@@ -62,13 +62,14 @@ func runHere(t *testing.T, stdin []byte, args ...string) ran {
 	return ran{code, stdout.String(), stderr.String()}
 }
 
-// TestConvertsAsQEMUDoes has images of every kind that QEMU makes, from a file, a pipe and a server.
-func TestConvertsAsQEMUDoes(t *testing.T) {
+// TestConvertsAndMapsAsQEMUDoes has images of every kind that QEMU makes, from a file, a pipe and a server.
+func TestConvertsAndMapsAsQEMUDoes(t *testing.T) {
 	for name, recipe := range imagetest.Recipes() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			path, want := imagetest.Make(t, dir, recipe)
+			mapped := qemuMap(t, "qcow2", path)
 			content, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
@@ -80,6 +81,13 @@ func TestConvertsAsQEMUDoes(t *testing.T) {
 					t.Errorf("%s: %+v", kind, got)
 				}
 				requireDisk(t, target, want)
+				if kind == "pipe" {
+					continue // it can't be mapped
+				}
+				got := runHere(t, nil, "map", "-o", "json", source)
+				if diff := cmp.Diff(mapped, parseMap(t, got.Stdout)); diff != "" || got.Code != 0 {
+					t.Errorf("%s: %s%s", kind, diff, got.Stderr)
+				}
 			}
 		})
 	}

@@ -57,30 +57,6 @@ func joined(all []mapped) []mapped {
 	return out
 }
 
-func TestMapsAsQEMUDoes(t *testing.T) {
-	for name, recipe := range imagetest.Recipes() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			path, _ := imagetest.Make(t, t.TempDir(), recipe)
-			want := qemuMap(t, "qcow2", path)
-			content, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			server := sourcetest.Serve(t, sourcetest.Behaviour{Content: content})
-			for kind, source := range map[string]string{"file": path, "URL": server.URL} {
-				got := runHere(t, nil, "map", "-o", "json", source)
-				if got.Code != 0 || got.Stderr != "" {
-					t.Fatalf("%s: %+v", kind, got)
-				}
-				if diff := cmp.Diff(want, parseMap(t, got.Stdout)); diff != "" {
-					t.Errorf("%s: %s", kind, diff)
-				}
-			}
-		})
-	}
-}
-
 func TestMapsTheHolesOfAFile(t *testing.T) {
 	for name, writes := range map[string][]int64{
 		"a hole at the end":       {0},
