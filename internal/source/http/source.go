@@ -23,6 +23,7 @@ type httpSource struct {
 	header         http.Header
 	user, password string
 	timeouts       Timeouts
+	advice         Advice
 	pause          func(context.Context, time.Duration) error
 
 	object object
@@ -63,7 +64,7 @@ func (s *httpSource) Describe(ctx context.Context) (source.Description, error) {
 		s.object.length = max(r.ContentLength, source.Unknown)
 	default:
 		r.close()
-		return source.Description{}, classifyStatus(r.Response)
+		return source.Description{}, classifyStatus(r.Response, s.advice)
 	}
 	s.first = r
 	return source.Description{
@@ -146,7 +147,7 @@ func orClose(r *response, err error) (*response, error) {
 // checkWhole checks an answer with the whole object.
 func (s *httpSource) checkWhole(r *response) error {
 	if r.StatusCode != http.StatusOK {
-		return classifyStatus(r.Response)
+		return classifyStatus(r.Response, s.advice)
 	}
 	if r.ContentLength >= 0 && s.object.length >= 0 && r.ContentLength != s.object.length || !s.object.validator.agrees(readValidator(r.Header)) {
 		return s.changed()
@@ -161,7 +162,7 @@ func (s *httpSource) checkPart(r *response, offset, end int64) error {
 	case http.StatusOK, http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
 		return s.changed() // what If-Range is for (RFC 9110, section 13.1.5)
 	default:
-		return classifyStatus(r.Response)
+		return classifyStatus(r.Response, s.advice)
 	}
 	part, err := parseContentRange(r)
 	if err != nil || part.first != offset || part.last != end-1 {
@@ -208,7 +209,7 @@ func (s *httpSource) get(ctx context.Context, rangeValue string, v validator) (*
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("ask %s: %w", redact(s.url), ctx.Err())
 		}
-		return nil, classify(err, s.from(err))
+		return nil, classify(err, s.from(err), s.advice)
 	}
 	watchdog := time.AfterFunc(s.timeouts.Idle, func() { cancel(errIdle) })
 	watchdog.Stop() // until the body is read
