@@ -16,10 +16,11 @@ const (
 	maxHeaderBytes = 256 << 10
 )
 
-// newTransport makes a transport that says in its errors where it could not connect to.
-func newTransport(o Options, config *tls.Config) *http.Transport {
+// newTransports makes the transport for one request at a time, and the one for more of them at once, each of which has
+// a connection of its own, which requests of HTTP/2 would share. Their errors say where they could not connect to.
+func newTransports(o Options, config *tls.Config) (one, more *http.Transport) {
 	dialer := &net.Dialer{Timeout: o.Timeouts.Connect}
-	return &http.Transport{
+	one = &http.Transport{
 		Proxy: func(r *http.Request) (*url.URL, error) { return o.Proxy(r.URL) },
 		OnProxyConnectResponse: func(_ context.Context, proxy *url.URL, _ *http.Request, r *http.Response) error {
 			if r.StatusCode != http.StatusOK {
@@ -43,6 +44,12 @@ func newTransport(o Options, config *tls.Config) *http.Transport {
 		ReadBufferSize:         receiveBuffer,
 		MaxIdleConnsPerHost:    2,
 	}
+	more = one.Clone()
+	more.ForceAttemptHTTP2 = false
+	more.Protocols = &http.Protocols{}
+	more.Protocols.SetHTTP1(true)
+	more.MaxIdleConnsPerHost = o.Connections
+	return one, more
 }
 
 // dialError says which address could not be connected to.

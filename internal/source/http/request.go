@@ -15,6 +15,7 @@ import (
 type request struct {
 	bytes   string    // the range, such as "0-" or "5-9"; empty: the object without a range
 	version validator // what the range must be of
+	more    bool      // beside another one, over a connection of its own
 }
 
 // get sends a request where the object was last, and to the origin where it isn't there any more. Whatever status is
@@ -78,7 +79,11 @@ func (s *httpSource) send(ctx context.Context, at place, q request) (*response, 
 	if at.host != "" {
 		req.Host = at.host
 	}
-	r, err := s.client.RoundTrip(req) //nolint:bodyclose // the response's close does; the transport has the timeouts until the answer begins
+	transport := s.client
+	if q.more {
+		transport = s.more
+	}
+	r, err := transport.RoundTrip(req) //nolint:bodyclose // the response's close does; the transport has the timeouts until the answer begins
 	if err != nil {
 		cancel(nil)
 		if ctx.Err() != nil {

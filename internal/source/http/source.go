@@ -18,8 +18,8 @@ const userAgent = "vmdisk"
 
 // httpSource implements source.Source.
 type httpSource struct {
-	client         http.RoundTripper
-	url            *url.URL // without user
+	client, more   http.RoundTripper // for one request at a time, and for more beside it
+	url            *url.URL          // without user
 	header         http.Header
 	user, password string
 	timeouts       Timeouts
@@ -27,6 +27,8 @@ type httpSource struct {
 	pause          func(context.Context, time.Duration) error
 	now            func() time.Time
 	head           int64 // bytes of the first request; 0: all
+	windowBytes    int64
+	pace           pace // of each window, at its beginning
 
 	object object
 	first  *response // Describe's answer, until Open takes it
@@ -163,6 +165,9 @@ func (s *httpSource) Open(ctx context.Context, offset, length int64) (io.ReadClo
 		}
 		b.response = r
 	}
+	if length < 0 && s.object.ranges {
+		return newWindow(ctx, b), nil
+	}
 	return b, nil
 }
 
@@ -172,8 +177,10 @@ func (s *httpSource) Close() error {
 		s.first.close()
 		s.first = nil
 	}
-	if t, ok := s.client.(interface{ CloseIdleConnections() }); ok {
-		t.CloseIdleConnections()
+	for _, t := range []http.RoundTripper{s.client, s.more} {
+		if t, ok := t.(interface{ CloseIdleConnections() }); ok {
+			t.CloseIdleConnections()
+		}
 	}
 	return nil
 }
