@@ -235,8 +235,12 @@ func (s *spoiler) Write(p []byte) (int, error) {
 	return s.write(p)
 }
 
-// slice is how many bytes are sent at once where the rate is bound.
-const slice = 64 << 10
+const (
+	// slice is how many bytes are sent at once where the rate is bound.
+	slice = 64 << 10
+	// burst is how much time that was lost is made up for, since no sleep ends on time.
+	burst = 20 * time.Millisecond
+)
 
 // write writes p, at the rate that it may.
 func (s *spoiler) write(p []byte) (done int, err error) {
@@ -272,8 +276,8 @@ func (s *spoiler) due(n int) time.Time {
 	if b.TotalBytesPerSecond > 0 {
 		s.server.mu.Lock()
 		defer s.server.mu.Unlock()
-		if s.server.free.Before(now) {
-			s.server.free = now
+		if earliest := now.Add(-burst); s.server.free.Before(earliest) {
+			s.server.free = earliest
 		}
 		s.server.free = s.server.free.Add(time.Duration(float64(n) / float64(b.TotalBytesPerSecond) * float64(time.Second)))
 		if s.server.free.After(due) {
