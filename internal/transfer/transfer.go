@@ -196,7 +196,7 @@ func (t *transfer) copy(ctx context.Context, whole io.Reader) error {
 	t.pool = newPool(ctx, t.Target, workers)
 	in := image.Input{Stream: whole, Limits: t.Limits}
 	if t.random != nil {
-		in.Random = t.random
+		in.Random = source.NewCache(t.random, t.description.Length)
 	}
 	err := t.forward.Run(t.pool.ctx, in, t.sink)
 	if err == nil && !t.Checksum.IsZero() {

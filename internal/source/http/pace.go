@@ -38,7 +38,7 @@ type paceRules struct {
 }
 
 func newPace(most int) pace {
-	rules := paceRules{period: time.Second, starved: 0.5, gain: 1.25, worth: 4 * time.Second, lead: time.Second, rest: 8}
+	rules := paceRules{period: time.Second, starved: 0.5, gain: 1.25, worth: 4 * time.Second, lead: time.Second / 2, rest: 8}
 	return pace{most: most, connections: 1, nextRest: rules.rest, rules: rules}
 }
 
