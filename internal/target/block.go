@@ -21,27 +21,38 @@ const zeroWrite = 1 << 20
 type BlockOptions struct {
 	// Path is the device.
 	Path string
-	// SizeBytes is the disk's length; the device may be longer, and what lies behind the disk stays as it is.
+	// SizeBytes is the disk's length; the device may be longer, and what lies behind the disk stays as it is. Unknown is
+	// the device's own length.
 	SizeBytes int64
-	// Preallocate has zeros written everywhere, so that a thin device has its space allocated.
-	Preallocate bool
+	// Preallocation says which space of a thin device is allocated. Falloc relies on the device to keep what it was told
+	// to make zero; Full writes.
+	Preallocation Preallocation
+	// Zeroed says that the device is known to read as zeros. Nothing is made zero then, except for a preallocation.
+	Zeroed bool
+	// Exclusive refuses a device that is in use on this machine: mounted, or a part of another device.
+	Exclusive bool
 }
 
-// block is a block device. Whatever it reads as before, it is never presumed to be zero.
+// block is a block device. Whatever it reads as before, it is never presumed to be zero, unless whoever opened it knows.
 type block struct {
-	f           *os.File
-	path        string
-	size        int64
-	preallocate bool
+	f             *os.File
+	path          string
+	size          int64
+	preallocation Preallocation
+	zeroed        bool
 }
 
 // OpenBlock opens the device and compares its size. Nothing is written yet.
 func OpenBlock(o BlockOptions) (Target, error) {
-	f, err := os.OpenFile(o.Path, os.O_RDWR, 0)
+	flags := os.O_RDWR
+	if o.Exclusive {
+		flags |= os.O_EXCL // without O_CREATE this is what it means for a device (open(2))
+	}
+	f, err := os.OpenFile(o.Path, flags, 0)
 	if err != nil {
 		return nil, openError(err, o.Path)
 	}
-	t := &block{f: f, path: o.Path, size: o.SizeBytes, preallocate: o.Preallocate}
+	t := &block{f: f, path: o.Path, size: o.SizeBytes, preallocation: o.Preallocation, zeroed: o.Zeroed}
 	if err := t.check(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -52,6 +63,9 @@ func openError(err error, path string) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return &Error{Reason: Permission, Err: err, Message: fmt.Sprintf(
 			"user %d may not open the block device %s: set device_ownership_from_security_context to true in the node's container runtime (containerd or CRI-O), so that a pod's user owns its devices", os.Getuid(), path)}
+	}
+	if errors.Is(err, unix.EBUSY) {
+		return &Error{Reason: InUse, Err: err, Message: fmt.Sprintf("the block device %s is in use: unmount it, or take it out of what it is a part of ('lsblk %s' shows that)", path, path)}
 	}
 	return classify(err, "open the block device "+path)
 }
@@ -67,6 +81,9 @@ func (t *block) check() error {
 	size, err := unix.IoctlGetInt(int(t.f.Fd()), unix.BLKGETSIZE64) // 64 bits wide, as int is on this kernel
 	if err != nil {
 		return classify(err, "ask for the size of "+t.path)
+	}
+	if t.size == Unknown {
+		t.size = int64(size)
 	}
 	if int64(size) < t.size {
 		return &Error{Reason: DeviceTooSmall, Message: fmt.Sprintf("the disk needs %d bytes, and the volume's device %s has %d: the volume was made smaller than it was asked for", t.size, t.path, size)}
@@ -86,8 +103,14 @@ func (t *block) Clear(ctx context.Context) error {
 		t.fallocate(unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE),
 		writing,
 	}
-	if t.preallocate {
-		methods = []func(offset, n int64) error{writing}
+	switch {
+	case t.preallocation == Full:
+		methods = methods[2:]
+	case t.preallocation == Falloc:
+		methods = methods[1:]
+	case t.zeroed:
+		t.zeroed = false // a second Clear must forget what was written
+		return ctx.Err()
 	}
 	return t.clear(ctx, methods)
 }

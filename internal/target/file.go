@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 
@@ -19,26 +21,34 @@ const shrinkUnit = 1 << 20
 
 // FileOptions say which file to make.
 type FileOptions struct {
-	// Path is the file. Its directory exists. A file that is there from an earlier attempt is removed.
+	// Path is the file. Its directory exists. A file that is there from an earlier attempt is removed, unless Whole.
 	Path string
-	// SizeBytes is the disk's length.
+	// SizeBytes is the disk's length, or Unknown.
 	SizeBytes int64
 	// AllowSmaller lets the disk shrink to what the filesystem can hold.
 	AllowSmaller bool
-	// Preallocate has space allocated for every byte.
-	Preallocate bool
+	// Preallocation says which space is allocated.
+	Preallocation Preallocation
+	// Whole makes the file under another name in the same directory, and Commit gives it its own: whoever looks there
+	// sees the old file or the whole new one. Its mode is what the umask leaves, and a sparse one may be longer than the
+	// filesystem has room for, as files are on a person's machine.
+	Whole bool
 }
 
 // file is a disk image file. It is made anew, so it reads as zeros wherever nothing was written.
 type file struct {
-	f           *os.File
-	path        string
-	size        int64
-	preallocate bool
+	f             *os.File
+	path          string // in messages, and in the end
+	temporary     string // where it is until Commit, if that isn't path
+	size          int64  // or Unknown
+	preallocation Preallocation
 }
 
 // OpenFile removes the file, sees whether the filesystem can hold another one, and makes it, empty and sparse.
 func OpenFile(o FileOptions) (Target, error) {
+	if o.Whole {
+		return openWhole(o)
+	}
 	if err := os.Remove(o.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, classify(err, "remove "+o.Path+" of an earlier attempt")
 	}
@@ -55,11 +65,40 @@ func OpenFile(o FileOptions) (Target, error) {
 		}
 		return nil, err
 	}
-	t := &file{f: f, path: o.Path, size: size, preallocate: o.Preallocate}
+	t := &file{f: f, path: o.Path, size: size, preallocation: o.Preallocation}
 	if err := f.Chmod(fileMode); err != nil { // whatever the umask is
 		return nil, errors.Join(classify(err, "set the mode of "+o.Path), t.Close())
 	}
 	return t, nil
+}
+
+// openWhole makes the file under a name that nobody else has.
+func openWhole(o FileOptions) (Target, error) {
+	if o.Preallocation != Sparse {
+		if _, err := fittingSize(o); err != nil {
+			return nil, err
+		}
+	}
+	f, err := createTemporary(o.Path)
+	if err != nil {
+		return nil, classify(err, "make "+o.Path)
+	}
+	return &file{f: f, path: o.Path, temporary: f.Name(), size: o.SizeBytes, preallocation: o.Preallocation}, nil
+}
+
+// maxBase is how much of a file's name the name of its temporary file repeats, in bytes, so that it doesn't get too long.
+const maxBase = 200
+
+// createTemporary makes a hidden file beside path. os.CreateTemp would make one that only its owner reads.
+func createTemporary(path string) (*os.File, error) {
+	base := filepath.Base(path)
+	for {
+		name := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%08x.part", base[:min(len(base), maxBase)], rand.Uint32()))
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+		if !errors.Is(err, fs.ErrExist) {
+			return f, err
+		}
+	}
 }
 
 // fittingSize is the size of the file to make.
@@ -83,8 +122,13 @@ func fittingSize(o FileOptions) (int64, error) {
 		"the disk needs a file of %d bytes, and the volume's filesystem has room for %d: ask for a larger volume, which allows for the filesystem's own needs", o.SizeBytes, free)}
 }
 
-// Size implements Target.
-func (t *file) Size() int64 { return t.size }
+// Size implements Target. A file of unknown length takes whatever comes.
+func (t *file) Size() int64 {
+	if t.size == Unknown {
+		return math.MaxInt64
+	}
+	return t.size
+}
 
 // Clear implements Target.
 func (t *file) Clear(ctx context.Context) error {
@@ -94,13 +138,19 @@ func (t *file) Clear(ctx context.Context) error {
 	if err := t.f.Truncate(0); err != nil { // a second Clear must forget what was written
 		return classify(err, "empty "+t.path)
 	}
-	if err := t.f.Truncate(t.size); err != nil {
-		return classify(err, fmt.Sprintf("make %s %d bytes long", t.path, t.size))
-	}
-	if !t.preallocate || t.size == 0 {
+	if t.size == Unknown {
 		return nil
 	}
-	err := retryInterrupted(func() error { return unix.Fallocate(int(t.f.Fd()), 0, 0, t.size) })
+	if err := t.Resize(t.size); err != nil {
+		return err
+	}
+	if t.preallocation == Sparse || t.size == 0 {
+		return nil
+	}
+	err := error(unix.EOPNOTSUPP)
+	if t.preallocation == Falloc {
+		err = retryInterrupted(func() error { return unix.Fallocate(int(t.f.Fd()), 0, 0, t.size) })
+	}
 	if unsupported(err) { // as on NFS before version 4.2
 		err = writeZeros(ctx, t.f, 0, t.size)
 	}
@@ -108,6 +158,11 @@ func (t *file) Clear(ctx context.Context) error {
 		return ctxErr
 	}
 	return classify(err, fmt.Sprintf("allocate %d bytes for %s", t.size, t.path))
+}
+
+// Resize implements Resizer.
+func (t *file) Resize(size int64) error {
+	return classify(t.f.Truncate(size), fmt.Sprintf("make %s %d bytes long", t.path, size))
 }
 
 // WriteAt implements Target.
@@ -121,6 +176,12 @@ func (t *file) Commit() error {
 	if err := t.f.Sync(); err != nil {
 		return classify(err, "bring "+t.path+" to stable storage")
 	}
+	if t.temporary != "" {
+		if err := os.Rename(t.temporary, t.path); err != nil {
+			return classify(err, "give "+t.path+" its name")
+		}
+		t.temporary = ""
+	}
 	directory, err := os.Open(filepath.Dir(t.path))
 	if err != nil {
 		return classify(err, "open the directory of "+t.path)
@@ -129,8 +190,14 @@ func (t *file) Commit() error {
 	return classify(directory.Sync(), "bring the directory of "+t.path+" to stable storage")
 }
 
-// Close implements Target.
-func (t *file) Close() error { return classify(t.f.Close(), "close "+t.path) }
+// Close implements Target. A file that hasn't got its name goes.
+func (t *file) Close() error {
+	err := classify(t.f.Close(), "close "+t.path)
+	if t.temporary == "" {
+		return err
+	}
+	return errors.Join(err, classify(os.Remove(t.temporary), "remove the unfinished "+t.temporary))
+}
 
 // retryInterrupted calls f again for as long as a signal interrupts it.
 func retryInterrupted(f func() error) error {

@@ -30,6 +30,29 @@ type Target interface {
 	Close() error
 }
 
+// Resizer is a Target whose length may be set to that of the disk once it is known, before Commit.
+type Resizer interface {
+	Target
+	// Resize makes the disk size bytes long. What lies behind the bytes that were written reads as zeros.
+	Resize(size int64) error
+}
+
+// Unknown is the SizeBytes of a file that is as long as the disk turns out to be.
+const Unknown int64 = -1
+
+// Preallocation says what space a disk takes before it is used.
+type Preallocation string
+
+// The preallocations.
+const (
+	// Sparse takes space for what is written only.
+	Sparse Preallocation = ""
+	// Falloc has space allocated for every byte, and nothing written where the kernel can do without.
+	Falloc Preallocation = "falloc"
+	// Full has every byte written, so that also a thin device below has its space allocated.
+	Full Preallocation = "full"
+)
+
 // Reason is one stable word for why a target did not take the bytes.
 type Reason string
 
@@ -49,6 +72,8 @@ const (
 	Missing Reason = "Missing"
 	// NotADevice: what should be a block device isn't one.
 	NotADevice Reason = "NotADevice"
+	// InUse: the device is mounted, or a part of another one.
+	InUse Reason = "InUse"
 	// IO: the volume failed.
 	IO Reason = "IO"
 )

@@ -36,6 +36,9 @@ func Open(r io.ReaderAt, length int64) (image.Image, error) {
 	return &view{ReaderAt: r, length: length}, nil
 }
 
+// OpenAnything is Open for bytes that somebody says are a disk, whatever they look like.
+func OpenAnything(r io.ReaderAt, length int64) image.Image { return &view{ReaderAt: r, length: length} }
+
 // Format implements image.Image.
 func (v *view) Format() image.Format { return image.Raw }
 
@@ -64,7 +67,30 @@ func (v *view) Next(offset int64) (image.Extent, error) {
 	if offset < 0 || offset >= v.Size() {
 		return image.Extent{}, io.EOF
 	}
-	return image.Extent{Start: offset, Len: v.Size() - offset}, nil
+	n, hole, err := v.hole(offset)
+	return image.Extent{Start: offset, Len: n, Zero: hole}, err
+}
+
+// hole answers how long the hole, or the run that is none, that begins at offset of the disk is.
+func (v *view) hole(offset int64) (n int64, hole bool, err error) {
+	finder, ok := v.ReaderAt.(image.HoleFinder)
+	if !ok || offset >= v.length {
+		return v.Size() - offset, false, nil
+	}
+	n, hole, err = finder.Hole(offset)
+	if err != nil {
+		return 0, false, fmt.Errorf("find the holes of the raw image: %w", err)
+	}
+	if offset+n >= v.length {
+		n = v.Size() - offset // the rest of the last sector
+	}
+	return n, hole, nil
+}
+
+// Map implements image.Mapper.
+func (v *view) Map(offset int64) (image.Mapping, error) {
+	x, err := v.Next(offset)
+	return image.Mapping{Start: x.Start, Len: x.Len, Present: true, Zero: x.Zero, Data: !x.Zero, Offset: offset}, err
 }
 
 func roundUp(n int64) int64 {
@@ -72,9 +98,15 @@ func roundUp(n int64) int64 {
 }
 
 // Begin answers the forward pass over a raw image of the given length in bytes, which may be image.Unknown.
-func Begin(length int64) image.Forward { return forward{length} }
+func Begin(length int64) image.Forward { return forward{length: length} }
 
-type forward struct{ length int64 }
+// BeginAnything is Begin for bytes that somebody says are a disk, whatever they look like.
+func BeginAnything(length int64) image.Forward { return forward{length: length, anything: true} }
+
+type forward struct {
+	length   int64
+	anything bool // the end isn't looked at
+}
 
 // Format implements image.Forward.
 func (forward) Format() image.Format { return image.Raw }
@@ -90,9 +122,12 @@ func (f forward) Size() int64 {
 // Run implements image.Forward. It reads the stream to its end, and refuses it where that end shows that it was not a
 // raw image after all.
 func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error {
+	last, err := before(in) // the last bytes so far, of the image
+	if err != nil {
+		return err
+	}
 	block := make([]byte, blockBytes)
-	var offset int64
-	last := make([]byte, 0, image.SectorSize) // the stream's end so far
+	offset := in.Start
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -102,7 +137,11 @@ func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error
 			return fmt.Errorf("read the raw image at offset %d: %w", offset, err)
 		}
 		if n > 0 {
-			if err := sink(image.Piece{Offset: offset, Len: n, Full: n}, block[:n]); err != nil {
+			mark := offset + int64(n)
+			if n < len(block) || mark == f.length { // the last block
+				mark = offset
+			}
+			if err := sink(image.Piece{Offset: offset, Len: n, Full: n, Mark: mark}, block[:n]); err != nil {
 				return err
 			}
 			last = append(last, block[max(0, n-image.SectorSize):n]...)
@@ -116,9 +155,22 @@ func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error
 	return f.checkEnd(offset, last)
 }
 
+// before answers the last sector before the stream, or what there is of it.
+func before(in image.Input) ([]byte, error) {
+	b := make([]byte, min(in.Start, image.SectorSize))
+	if len(b) == 0 {
+		return nil, nil
+	}
+	n, err := in.ReadAgain(b, in.Start-int64(len(b)), image.Raw)
+	return b[:n], err
+}
+
 func (f forward) checkEnd(length int64, last []byte) error {
 	if f.length >= 0 && length != f.length {
 		return image.Refuse(image.Truncated, "the raw image ended after %d of its %d bytes", length, f.length)
+	}
+	if f.anything {
+		return nil
 	}
 	if length < image.SectorSize {
 		return image.RefuseFormat(image.Short)
