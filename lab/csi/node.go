@@ -89,6 +89,16 @@ func (n *node) reachable(v volume) error {
 	return nil
 }
 
+// withDevice returns a copy of the volume, or NotFound, and its loop device, or "" if it has none.
+func (n *node) withDevice(id string) (volume, string, error) {
+	v, err := n.volume(id)
+	if err != nil {
+		return volume{}, "", err
+	}
+	device, _, err := loopOf(BackingFile(n.stateDir, v.ID))
+	return v, device, err
+}
+
 // ensureMounted has the device shown at target: mount is called unless it is there already. What another device has left
 // there goes first.
 func ensureMounted(device, target string, mount func() error) error {
@@ -150,15 +160,11 @@ func (n *node) NodePublishVolume(_ context.Context, r *spec.NodePublishVolumeReq
 		return nil, err
 	}
 	defer n.lock(r.GetVolumeId())()
-	v, err := n.volume(r.GetVolumeId())
+	v, device, err := n.withDevice(r.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
-	device, attached, err := loopOf(BackingFile(n.stateDir, v.ID))
-	if err != nil {
-		return nil, err
-	}
-	if !attached || !v.Staged[n.name] {
+	if device == "" || !v.Staged[n.name] {
 		return nil, status.Errorf(codes.FailedPrecondition, "volume %s is not staged on node %s: NodeStageVolume comes first", v.ID, n.name)
 	}
 	source, makeTarget := r.GetStagingTargetPath(), makeDirectory
@@ -210,11 +216,7 @@ func (n *node) NodeExpandVolume(_ context.Context, r *spec.NodeExpandVolumeReque
 		return nil, err
 	}
 	defer n.lock(r.GetVolumeId())()
-	v, err := n.volume(r.GetVolumeId())
-	if err != nil {
-		return nil, err
-	}
-	device, attached, err := loopOf(BackingFile(n.stateDir, v.ID))
+	v, device, err := n.withDevice(r.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +224,7 @@ func (n *node) NodeExpandVolume(_ context.Context, r *spec.NodeExpandVolumeReque
 	if err != nil {
 		return nil, err
 	}
-	if !attached || !ok || !shows(mounted, device) {
+	if device == "" || !ok || !shows(mounted, device) {
 		return nil, status.Errorf(codes.NotFound, "volume %s is not mounted at %s", v.ID, r.GetVolumePath())
 	}
 	if err := refreshLoop(device); err != nil {
