@@ -13,7 +13,7 @@ import (
 const (
 	// maxMends is how often a connection is mended without progressBytes having come in between.
 	maxMends      = 8
-	progressBytes = 1 << 20
+	progressBytes = 64 << 10
 
 	firstPause = 200 * time.Millisecond
 	maxPause   = 15 * time.Second
@@ -139,8 +139,8 @@ func (b *body) mend(err error) error {
 // again, and if not, the next attempt's first request tells.
 func (b *body) broken(cause *source.Error, why string) error {
 	total := ""
-	if b.end >= 0 {
-		total = fmt.Sprintf(" of %d", b.end)
+	if length := b.source.object.length; length >= 0 {
+		total = fmt.Sprintf(" of %d", length)
 	}
 	return &source.Error{
 		Reason: cause.Reason, RetryAfter: cause.RetryAfter, Err: cause,
