@@ -76,7 +76,7 @@ func readWindow(t *testing.T, s *httpSource, each func(*window)) (got []byte, se
 		segments = max(segments, len(w.queue))
 		held = max(held, w.held)
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return got, segments, held, err
