@@ -3,7 +3,6 @@ package formats
 import (
 	"bytes"
 	"errors"
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,17 +13,9 @@ import (
 
 // TestBothWaysChooseTheSameFormat has everything that can be told from an image's beginning.
 func TestBothWaysChooseTheSameFormat(t *testing.T) {
-	path, _ := imagetest.Make(t, t.TempDir(), imagetest.Recipe{})
-	qcow2, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	vmdk := converted(t, "vmdk")
-	path, _ = imagetest.MakeAs(t, t.TempDir(), "vhdx", imagetest.Recipe{})
-	vhdx, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	qcow2, _ := imagetest.Image(t, "qcow2", imagetest.Recipe{})
+	vmdk, _ := imagetest.Image(t, "vmdk", imagetest.Recipe{})
+	vhdx, _ := imagetest.Image(t, "vhdx", imagetest.Recipe{})
 	type answer struct {
 		Format  image.Format
 		Size    int64
@@ -76,19 +67,4 @@ func TestBothWaysChooseTheSameFormat(t *testing.T) {
 			}
 		})
 	}
-}
-
-// converted is the disk as qemu-img converts it.
-func converted(t *testing.T, format string) []byte {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(dir+"/raw", imagetest.Disk(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	imagetest.Run(t, "qemu-img", "convert", "-f", "raw", "-O", format, dir+"/raw", dir+"/image")
-	b, err := os.ReadFile(dir + "/image")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vmdisk.io/vmdisk/internal/image"
+	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
 func content(n int) []byte {
@@ -64,6 +65,17 @@ func TestForwardHandsOverTheWholeStream(t *testing.T) {
 	}
 }
 
+func TestGoesOnWhereAPassWasStopped(t *testing.T) {
+	for _, n := range []int{512, 1 << 20, 3<<20 - 1, 5 << 20, 5<<20 + 100} {
+		way := imagetest.Way{Random: true, Begin: func(content []byte, _ image.Limits) (image.Forward, error) { return Begin(int64(len(content))), nil }}
+		disk := append(content(n), make([]byte, -n&511)...)
+		got := imagetest.RequireResume(t, way, content(n), disk, 50, func(int64) int64 { return image.SectorSize })
+		if want := (n - 1) / blockBytes; len(got.Marks) != want {
+			t.Errorf("%d bytes: %d marks, want %d", n, len(got.Marks), want)
+		}
+	}
+}
+
 func TestForwardRefusesWhatItsEndGivesAway(t *testing.T) {
 	vhd := func(n int) []byte { return append(content(n), append([]byte("conectix"), make([]byte, 504)...)...) }
 	tests := map[string]struct {
@@ -82,6 +94,14 @@ func TestForwardRefusesWhatItsEndGivesAway(t *testing.T) {
 			var refused *image.Refused
 			if !errors.As(err, &refused) || refused.Reason != test.want {
 				t.Errorf("got %v", err)
+			}
+			if test.length == image.Unknown && len(test.content) > 1000 { // another pass begins behind most of it
+				from := int64(len(test.content) - 100)
+				in := image.Input{Stream: bytes.NewReader(test.content[from:]), Start: from, Random: bytes.NewReader(test.content)}
+				err := Begin(test.length).Run(t.Context(), in, func(image.Piece, []byte) error { return nil })
+				if !errors.As(err, &refused) || refused.Reason != test.want {
+					t.Errorf("at the end: got %v", err)
+				}
 			}
 			if test.want == image.UnsupportedFormat {
 				if _, err := Open(bytes.NewReader(test.content), int64(len(test.content))); !errors.As(err, &refused) {
