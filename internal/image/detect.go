@@ -2,6 +2,8 @@ package image
 
 import (
 	"bytes"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -29,6 +31,11 @@ const (
 	Tar       Format = "tar"
 	Zip       Format = "zip"
 	SevenZip  Format = "7z"
+	Compress  Format = "compress (.Z)"
+	Lzip      Format = "lzip"
+	Lzop      Format = "lzop"
+	RAR       Format = "rar"
+	Cabinet   Format = "cabinet"
 	Sparse    Format = "android sparse image"
 	HTML      Format = "html"
 	Text      Format = "text"
@@ -71,6 +78,11 @@ func magics() []magic {
 		{257, "ustar", Tar},
 		{0, "PK\x03\x04", Zip},
 		{0, "7z\xbc\xaf\x27\x1c", SevenZip},
+		{0, "\x1f\x9d", Compress},
+		{0, "LZIP", Lzip},
+		{0, "\x89LZO\x00\r\n\x1a\n", Lzop},
+		{0, "Rar!\x1a\x07", RAR},
+		{0, "MSCF\x00\x00\x00\x00", Cabinet},
 		{0, "\x3a\xff\x26\xed", Sparse},
 	}
 }
@@ -86,6 +98,9 @@ func Detect(head []byte) Format {
 	if isSkippableZstd(head) {
 		return Zstandard
 	}
+	if isOldTar(head) {
+		return Tar
+	}
 	if f, ok := detectText(head); ok {
 		return f
 	}
@@ -99,6 +114,26 @@ func Detect(head []byte) Format {
 // seekable writers make.
 func isSkippableZstd(head []byte) bool {
 	return len(head) >= 4 && head[0]&0xf0 == 0x50 && head[1] == 0x2a && head[2] == 0x4d && head[3] == 0x18
+}
+
+// isOldTar knows a tar archive from before POSIX.1-1988, which has no mark: a header's checksum, in octal digits at byte
+// 148, is the sum of its bytes with spaces in the checksum's place. An archive begins with a name.
+func isOldTar(head []byte) bool {
+	const at, digits = 148, 8
+	if len(head) < SectorSize || head[0] == 0 {
+		return false
+	}
+	sum := 0
+	for i, c := range head[:SectorSize] {
+		if i < at || i >= at+digits {
+			sum += int(c)
+		} else {
+			sum += ' '
+		}
+	}
+	field := strings.Trim(string(head[at:at+digits]), " \x00")
+	want, err := strconv.ParseUint(field, 8, 32)
+	return err == nil && int(want) == sum
 }
 
 // detectText knows a page of text, such as a web server's error page: a disk doesn't begin with a sector of printable
@@ -148,8 +183,8 @@ func RefuseFormat(f Format) error {
 		return Refuse(NotADisk, "this is a text, not a disk image: check what the URL answers")
 	case Short:
 		return Refuse(NotADisk, "fewer than %d bytes are too short to be a disk", SectorSize)
-	case Gzip, XZ, LZMA, Zstandard, Bzip2, LZ4, Tar, Zip, SevenZip:
-		return Refuse(UnsupportedFormat, "this is a %s file, which is not served by this version yet: unpack it and serve the disk image itself (raw, qcow2 or vmdk)", f)
+	case Gzip, XZ, LZMA, Zstandard, Bzip2, LZ4, Tar, Zip, SevenZip, Compress, Lzip, Lzop, RAR, Cabinet:
+		return Refuse(UnsupportedFormat, "this is a %s file, which can't be read here: unpack it and serve the disk image itself", f)
 	default:
 		return Refuse(UnsupportedFormat, "this is a %s image, which is not served by this version yet: convert it with 'qemu-img convert -O qcow2 IN OUT' and serve that", f)
 	}

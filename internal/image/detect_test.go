@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,20 @@ import (
 func sectorWith(offset int, text string) []byte {
 	b := bytes.Repeat([]byte{0x90, 0x00, 0xf3}, 512)
 	copy(b[offset:], text)
+	return b
+}
+
+// oldTar is the header that 'tar --format=v7' makes.
+func oldTar() []byte {
+	b := make([]byte, 1024)
+	copy(b, "disk.raw")
+	copy(b[100:], "0000600\x000000000\x000000000\x0000000002000\x0000000000000\x00")
+	copy(b[148:], "        0")
+	sum := 0
+	for _, c := range b[:512] {
+		sum += int(c)
+	}
+	copy(b[148:], fmt.Sprintf("%06o\x00 0", sum))
 	return b
 }
 
@@ -36,6 +51,8 @@ func TestDetectKnowsAnImageByItsContent(t *testing.T) {
 		"zstd, a skippable frame first":    {sectorWith(0, "\x5e\x2a\x4d\x18"), Zstandard},
 		"bzip2":                            {sectorWith(0, "BZh91AY&SY"), Bzip2},
 		"tar, as an OVA is":                {sectorWith(257, "ustar\x0000"), Tar},
+		"tar, from before it had a mark":   {oldTar(), Tar},
+		"compress":                         {sectorWith(0, "\x1f\x9d\x90"), Compress},
 		"zip":                              {sectorWith(0, "PK\x03\x04"), Zip},
 		"an error page":                    {[]byte("\r\n <!DOCTYPE html>\n<html>" + strings.Repeat("x", 600)), HTML},
 		"an error page of an object store": {[]byte("\xef\xbb\xbf<?xml version='1.0'?><Error><Code>AccessDenied"), HTML},
