@@ -38,7 +38,7 @@ type Archive struct {
 
 // Tar makes an Archive.
 func Tar(r io.Reader) *Archive {
-	origin := stream.Remember(r)
+	origin := stream.Remember(r, 0) // members may be passed over
 	return &Archive{tar: tar.NewReader(origin), origin: origin}
 }
 

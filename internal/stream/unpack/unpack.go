@@ -12,6 +12,10 @@ import (
 	"vmdisk.io/vmdisk/internal/stream"
 )
 
+// barrenBytes is how much of a file may unpack to nothing, one piece of it behind the other: padding, empty streams, frames to
+// be skipped.
+const barrenBytes = 16 << 20
+
 // Options bound a reader.
 type Options struct {
 	// MemoryBytes is the most that a reader's window may take. Larger ones are an error of kind TooMuchMemory.
@@ -37,6 +41,9 @@ func (d *decoder) Read(p []byte) (int, error) {
 		return 0, d.err
 	}
 	n, err := d.r.Read(p)
+	if n > 0 {
+		d.origin.Fruitful()
+	}
 	if err == io.EOF && d.origin.Err() != nil || err != nil && err != io.EOF { // a decoder may take a failure for the end
 		err = d.translate(err)
 	}

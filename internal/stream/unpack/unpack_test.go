@@ -239,16 +239,52 @@ func TestAWindowAboveTheLimitIsAnError(t *testing.T) {
 		command []string
 		want    string
 	}{
-		{2, []string{"zstd", "-19", "-c"}, "too much memory"},
+		{2, []string{"zstd", "-1", "--long=22", "-c"}, "too much memory"},
 		{2, []string{"zstd", "-1", "-c"}, "none"},
-		{3, []string{"xz", "-6", "-T1", "-c"}, "too much memory"},
-		{3, []string{"xz", "-6", "-T2", "--block-size=2MiB", "-c"}, "too much memory"},
+		{3, []string{"xz", "--lzma2=preset=0,dict=8MiB", "-T1", "-c"}, "too much memory"},
+		{3, []string{"xz", "--lzma2=preset=0,dict=8MiB", "-T2", "--block-size=2MiB", "-c"}, "too much memory"},
 		{3, []string{"xz", "-0", "-T2", "--block-size=2MiB", "-c"}, "none"},
-		{3, []string{"xz", "-6", "-T2", "--block-size=400KiB", "-c"}, "none"},
+		{3, []string{"xz", "--lzma2=preset=0,dict=8MiB", "-T2", "--block-size=400KiB", "-c"}, "none"},
 	} {
 		got, err := read(packers()[test.packer], bytes.NewReader(tool(t, content, test.command...)), small)
 		if diff := cmp.Diff(test.want, kindOf(err)); diff != "" || err == nil && !bytes.Equal(got, content) {
 			t.Errorf("%s: %v %s", strings.Join(test.command, " "), err, diff)
+		}
+	}
+}
+
+// repeated yields a text again and again, without an end.
+type repeated struct {
+	text string
+	at   int
+}
+
+func (r *repeated) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		more := copy(p[n:], r.text[r.at:])
+		n, r.at = n+more, (r.at+more)%len(r.text)
+	}
+	return n, nil
+}
+
+func TestAStreamThatGoesOnWithNothingInItEnds(t *testing.T) {
+	for _, p := range packers() {
+		begin := tool(t, []byte("a"), append(slices.Clone(p.commands[0]), "-c")...)
+		empty := string(tool(t, nil, append(slices.Clone(p.commands[0]), "-c")...))
+		without := map[string]string{"empty streams": empty}
+		switch p.name {
+		case "gzip":
+			without["padding"] = "\x00"
+		case "xz":
+			without["padding"] = "\x00"
+		case "zstd":
+			without["frames to be skipped"] = "\x50\x2a\x4d\x18\x00\x00\x01\x00" + strings.Repeat("x", 1<<16)
+		}
+		for name, text := range without {
+			got, err := read(p, io.MultiReader(bytes.NewReader(begin), &repeated{text: strings.Repeat(text, 1+4096/len(text))}), Options{MemoryBytes: 1 << 20, Workers: 2})
+			if kindOf(err) != "corrupt" || !strings.Contains(err.Error(), "nothing in them") || len(got) > 1 {
+				t.Errorf("%s, %s: %d bytes, %v", p.name, name, len(got), err)
+			}
 		}
 	}
 }

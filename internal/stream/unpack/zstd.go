@@ -13,7 +13,7 @@ import (
 // Zstd unpacks Zstandard frames (RFC 8878, section 3), one behind the other, skippable ones included. A frame whose
 // window is larger than Options.MemoryBytes, and one that needs a dictionary, is an error.
 func Zstd(r io.Reader, o Options) (io.ReadCloser, error) {
-	origin := stream.Remember(newFrames(r))
+	origin := stream.Remember(newFrames(r), barrenBytes+o.MemoryBytes)
 	z, err := zstd.NewReader(origin, zstd.WithDecoderConcurrency(max(o.Workers, 1)), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxWindow(uint64(max(o.MemoryBytes, zstd.MinWindowSize))))
 	if err != nil {
