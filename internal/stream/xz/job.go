@@ -16,11 +16,10 @@ var (
 
 // job decodes one block whose sizes are known, in a goroutine. What it has decoded can be taken while it goes on.
 type job struct {
-	block  block
-	check  check
-	packed []byte // the block after its header: data, padding, checksum
-	lzma2  *lzma2
-	stop   *atomic.Bool
+	block block
+	check check
+	buffers
+	stop *atomic.Bool
 
 	mu    sync.Mutex
 	news  sync.Cond
@@ -32,8 +31,8 @@ type job struct {
 	taken int // by the reader
 }
 
-func newJob(b block, c check, packed []byte, d *lzma2, stop *atomic.Bool) *job {
-	j := &job{block: b, check: c, packed: packed, lzma2: d, stop: stop}
+func newJob(b block, c check, with buffers, stop *atomic.Bool) *job {
+	j := &job{block: b, check: c, buffers: with, stop: stop}
 	j.news.L = &j.mu
 	return j
 }

@@ -9,6 +9,8 @@ const (
 	// maxChunk is the largest output of one LZMA2 chunk, and maxPacked the largest input, in bytes.
 	maxChunk  = 2 << 20
 	maxPacked = 64 << 10
+	// smallBuffer is how long the buffer is first, in bytes: enough for most small files.
+	smallBuffer = 4 << 20
 )
 
 var errCorrupt = errors.New("it can't be decoded")
@@ -29,8 +31,8 @@ type lzma2 struct {
 
 // restart makes the decoder ready for another stream, of which distances are dict bytes at most, and whose output buffer
 // may become limit bytes long: as long as the whole output, or dict and maxChunk.
-func (d *lzma2) restart(dict uint32, limit int, buf []byte) {
-	d.dict, d.limit, d.buf = dict, limit, buf[:0]
+func (d *lzma2) restart(dict uint32, limit int) {
+	d.dict, d.limit, d.buf = dict, limit, d.buf[:0]
 	d.start, d.origin = 0, 0
 	d.needDict, d.needProps, d.ended = true, true, false
 	if d.packed == nil {
@@ -125,7 +127,8 @@ func (d *lzma2) unpack(in io.Reader, size, packed int) ([]byte, error) {
 }
 
 // room makes buf longer by size bytes and answers where they begin. Where it is at its limit, what is older than the
-// window goes. It grows as it is needed, since a header may ask for more than the data do.
+// window goes. It grows once, since a header may ask for more than the data do, and a second copy of a large window would be
+// much.
 func (d *lzma2) room(size int) (int, error) {
 	if len(d.buf)+size > d.limit {
 		drop := len(d.buf) - int(d.dict)
@@ -138,7 +141,11 @@ func (d *lzma2) room(size int) (int, error) {
 	}
 	at := len(d.buf)
 	if at+size > cap(d.buf) {
-		grown := make([]byte, at, min(d.limit, max(2*cap(d.buf), at+size)))
+		most := d.limit // the kernel gives memory when it is touched
+		if at+size <= smallBuffer {
+			most = min(d.limit, smallBuffer)
+		}
+		grown := make([]byte, at, most)
 		copy(grown, d.buf)
 		d.buf = grown
 	}

@@ -40,8 +40,8 @@ type Reader struct {
 	ahead    error // found while blocks before it are still decoded
 
 	queue  []*job
-	used   int64 // bytes of the queue's jobs
-	spare  []*lzma2
+	used   int64     // bytes of the queue's jobs
+	spare  []buffers // of jobs that are done
 	group  sync.WaitGroup
 	stop   atomic.Bool
 	single *single
@@ -71,7 +71,7 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 			n, err = r.single.take(p)
 			if err == io.EOF {
 				r.ended(r.single.header, r.single.taken)
-				r.spare, r.single, err = append(r.spare, r.single.lzma2), nil, nil
+				r.spare, r.single, err = append(r.spare, buffers{lzma2: r.single.lzma2}), nil, nil
 			}
 		case len(r.queue) > 0:
 			if r.ahead == nil {
@@ -102,9 +102,9 @@ func (r *Reader) ended(b block, decoded int64) {
 func (r *Reader) retire() {
 	j := r.queue[0]
 	r.queue = r.queue[1:]
-	r.used -= need(j.block)
+	r.used -= j.size()
 	r.ended(j.block, j.block.decoded)
-	r.spare = append(r.spare, j.lzma2)
+	r.spare = append(r.spare, j.buffers)
 }
 
 // advance begins the next block, or ends the stream. No block is being decoded.
@@ -192,18 +192,12 @@ func (r *Reader) fill() error {
 		if !r.fits(b) || len(r.queue) == r.options.Workers || r.used+need(b) > r.options.MemoryBytes {
 			return nil
 		}
-		packed := make([]byte, b.packed+padded(b.packed)+int64(r.check.size()))
-		if _, err := io.ReadFull(r.in, packed); err != nil {
+		with := r.buffers(b)
+		if _, err := io.ReadFull(r.in, with.packed); err != nil {
 			return cut(err)
 		}
-		d := r.decoder()
-		buf := d.buf
-		if int64(cap(buf)) < b.decoded {
-			buf = make([]byte, 0, b.decoded)
-		}
-		d.restart(b.dict, int(b.decoded), buf)
-		j := newJob(b, r.check, packed, d, &r.stop)
-		r.queue, r.used, r.pending = append(r.queue, j), r.used+need(b), nil
+		j := newJob(b, r.check, with, &r.stop)
+		r.queue, r.used, r.pending = append(r.queue, j), r.used+j.size(), nil
 		r.group.Go(j.run)
 	}
 	return nil
@@ -221,14 +215,37 @@ func need(b block) int64 { return b.packed + b.decoded }
 // padded is how many bytes of padding follow the data of a block.
 func padded(packed int64) int64 { return -packed & 3 }
 
-// decoder answers one that is at rest.
-func (r *Reader) decoder() *lzma2 {
+// buffers are what a job decodes with.
+type buffers struct {
+	lzma2  *lzma2
+	packed []byte // the block after its header: data, padding, checksum
+}
+
+// size is about how many bytes they take.
+func (b buffers) size() int64 { return int64(cap(b.packed)) + int64(cap(b.lzma2.buf)) }
+
+// buffers answers buffers for a block, those of a job that is done where they are large enough, and not so large that there
+// would be no room for them.
+func (r *Reader) buffers(b block) buffers {
+	packed := b.packed + padded(b.packed) + int64(r.check.size())
+	var have buffers
 	if n := len(r.spare); n > 0 {
-		d := r.spare[n-1]
-		r.spare = r.spare[:n-1]
-		return d
+		have, r.spare = r.spare[n-1], r.spare[:n-1]
+	} else {
+		have.lzma2 = &lzma2{}
 	}
-	return &lzma2{}
+	if r.used+have.size() > r.options.MemoryBytes {
+		have.packed, have.lzma2.buf = nil, nil
+	}
+	if int64(cap(have.packed)) < packed {
+		have.packed = make([]byte, packed)
+	}
+	have.packed = have.packed[:packed]
+	if int64(cap(have.lzma2.buf)) < b.decoded {
+		have.lzma2.buf = make([]byte, 0, b.decoded)
+	}
+	have.lzma2.restart(b.dict, int(b.decoded))
+	return have
 }
 
 // single decodes a block that is too large for a job, or doesn't tell its sizes.
@@ -259,9 +276,12 @@ func (r *Reader) beginSingle() error {
 	if err != nil {
 		return err
 	}
-	d := r.decoder()
+	d := &lzma2{}
+	if n := len(r.spare); n > 0 {
+		d = r.spare[n-1].lzma2
+	}
 	r.spare = nil // their buffers are memory, too
-	d.restart(uint32(window), int(window)+maxChunk+int(min(window, 8<<20)), d.buf)
+	d.restart(uint32(window), int(window)+maxChunk+int(min(window, 8<<20)))
 	s := &single{header: b, want: b, in: r.in, check: r.check, hash: h, lzma2: d}
 	s.header.packed = 0
 	r.single = s
