@@ -92,6 +92,7 @@ type transfer struct {
 
 	content *content // once the source was opened
 	body    io.ReadCloser
+	cancel  context.CancelFunc // ends the body's reading
 	counter *stream.Counter
 	random  *countingReaderAt // nil where the source can't
 	again   int64             // bytes that were read by a body before this one
@@ -152,14 +153,16 @@ func (t *transfer) open(ctx context.Context) (io.Reader, error) {
 	if err := t.close(); err != nil {
 		return nil, err
 	}
-	body, err := t.Source.Open(ctx, 0, -1)
+	reading, cancel := context.WithCancel(ctx)
+	body, err := t.Source.Open(reading, 0, -1)
 	if err != nil {
+		cancel()
 		return nil, err
 	}
 	if t.counter != nil {
 		t.again += t.counter.Bytes()
 	}
-	t.body, t.counter = body, stream.Count(body)
+	t.body, t.cancel, t.counter = body, cancel, stream.Count(body)
 	if t.description.Ranges && t.random == nil {
 		t.random = &countingReaderAt{r: source.ReaderAt{Context: ctx, Source: t.Source}}
 	}
@@ -172,6 +175,7 @@ func (t *transfer) close() error {
 	if t.body == nil {
 		return nil
 	}
+	t.cancel() // a wrapper may be waiting for the body
 	var err error
 	if t.content != nil {
 		err = t.content.close()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 
 	"vmdisk.io/vmdisk/internal/image"
 	"vmdisk.io/vmdisk/internal/image/formats"
@@ -27,6 +28,10 @@ const (
 	// leastRawMember is how long a file in an archive must be to be taken for a disk without any mark of a format, in
 	// bytes. What is shorter is the firmware's variables or a certificate.
 	leastRawMember = 1 << 20
+	// aheadBytes is how much a wrapper that is unpacked by one goroutine has ready, in each of a few parts.
+	aheadBytes = 256 << 10
+	// maxNames is how many disks of an archive a message lists.
+	maxNames = 10
 )
 
 // content is an image, out of its wrappers.
@@ -113,9 +118,9 @@ func (t *transfer) openWrapper(c *content, format image.Format) error {
 	var unpacked io.ReadCloser
 	switch format {
 	case image.Gzip:
-		unpacked = unpack.Gzip(c.stream)
+		unpacked = stream.ReadAhead(unpack.Gzip(c.stream), aheadBytes)
 	case image.Bzip2:
-		unpacked = unpack.Bzip2(c.stream)
+		unpacked = stream.ReadAhead(unpack.Bzip2(c.stream), aheadBytes)
 	case image.XZ:
 		unpacked = unpack.XZ(c.stream, options)
 		c.memory /= 2 // the next one that needs a window has half, so that all of them together are bounded
@@ -143,10 +148,10 @@ func (t *transfer) openWrapper(c *content, format image.Format) error {
 // disk: it has tables, and may have snapshots.
 func unpackedLimit(disk int64) int64 {
 	const most = 1 << 60
-	if disk > most/16 {
+	if disk > most/4 {
 		return most
 	}
-	return 16*disk + 1<<30
+	return 4*disk + 256<<20
 }
 
 // openArchive goes to the disk in a tar archive: the file of the name that was asked for, or else the only one that is a
@@ -178,6 +183,9 @@ func (t *transfer) openArchive(c *content) error {
 		if wanted == "" && !isDisk(head, member.Length) {
 			continue
 		}
+		if limit := unpackedLimit(t.Target.Size()); member.Length > limit {
+			return image.Refuse(LargerThanDisk, "%.80q in the tar archive has %d bytes, which is far more than the disk to be filled: ask for one that is large enough", member.Name, member.Length)
+		}
 		c.stream, c.length = &refuser{r: whole, format: image.Tar}, member.Length
 		if wanted == "" {
 			c.finishes = append(c.finishes, func() error { return onlyDisk(archive, member.Name) })
@@ -188,10 +196,11 @@ func (t *transfer) openArchive(c *content) error {
 
 // onlyDisk reads an archive to its end and refuses it if there is another disk.
 func onlyDisk(archive *unpack.Archive, first string) error {
+	disks, more := []string{first}, 0
 	for {
 		member, err := archive.Next()
 		if err == io.EOF {
-			return nil
+			break
 		}
 		if err != nil {
 			return refusal(err, image.Tar)
@@ -200,10 +209,26 @@ func onlyDisk(archive *unpack.Archive, first string) error {
 		if err != nil {
 			return refusal(err, image.Tar)
 		}
-		if isDisk(head, member.Length) {
-			return image.Refuse(SeveralDisks, "more than one file in the tar archive is a disk, %.80q and %.80q: say which one is meant, or serve it alone", first, member.Name)
+		switch {
+		case !isDisk(head, member.Length):
+		case len(disks) < maxNames:
+			disks = append(disks, member.Name)
+		default:
+			more++
 		}
 	}
+	if len(disks) == 1 {
+		return nil
+	}
+	names := make([]string, len(disks))
+	for i, name := range disks {
+		names[i] = fmt.Sprintf("%.80q", name)
+	}
+	list := strings.Join(names, ", ")
+	if more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return image.Refuse(SeveralDisks, "%d files in the tar archive are disks, %s: choose one with 'vmdisk convert --member NAME', or serve it alone", len(disks)+more, list)
 }
 
 // isDisk reports whether a file in an archive is taken for a disk, by its content.

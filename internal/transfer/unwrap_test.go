@@ -175,7 +175,7 @@ func TestWrappersThatAreRefused(t *testing.T) {
 		"a vdi image in gzip":                 {pack(t, []byte(strings.Repeat("\x00", 64)+"\x7f\x10\xda\xbe"+strings.Repeat("\x00", 1000)), "gzip"), "", 1 << 24, image.UnsupportedFormat, "vdi", true},
 		"an lz4 file in gzip":                 {pack(t, append([]byte("\x04\x22\x4d\x18"), make([]byte, 1000)...), "gzip"), "", 1 << 24, image.UnsupportedFormat, "lz4", true},
 		"nothing in gzip":                     {pack(t, nil, "gzip"), "", 1 << 24, image.NotADisk, "", true},
-		"a tar of two disks":                  {archive(t, nil, file{"a", disk}, file{"b", qcow2}), "", 1 << 24, SeveralDisks, `"a" and "b"`, false},
+		"a tar of two disks":                  {archive(t, nil, file{"a", disk}, file{"b", qcow2}), "", 1 << 24, SeveralDisks, `2 files in the tar archive are disks, "a", "b": choose one with 'vmdisk convert --member NAME'`, false},
 		"a tar without a disk":                {archive(t, nil, papers()...), "", 1 << 24, NoDisk, `"box.ovf"`, true},
 		"a tar without the named file":        {archive(t, nil, file{"a", disk}), "b", 1 << 24, NoDisk, `it has "a"`, true},
 		"a tar that was cut off":              {archive(t, nil, file{"a", disk})[:1<<20], "", 1 << 24, image.Truncated, "tar", false},
