@@ -90,7 +90,7 @@ type transfer struct {
 	description source.Description
 	forward     image.Forward // once the header is known
 
-	content *content // once the source was opened
+	content *Content // once the source was opened
 	body    io.ReadCloser
 	cancel  context.CancelFunc // ends the body's reading
 	counter *stream.Counter
@@ -106,7 +106,7 @@ func (t *transfer) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.forward, err = formats.BeginAs(t.Format, t.content.head, t.content.length, t.Limits)
+	t.forward, err = formats.BeginAs(t.Format, t.content.Head, t.content.Length, t.Limits)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,14 @@ func (t *transfer) open(ctx context.Context) (io.Reader, error) {
 		t.random = &countingReaderAt{r: source.ReaderAt{Context: ctx, Source: t.Source}}
 	}
 	whole := stream.Verify(t.counter, t.Checksum)
-	t.content, err = t.unwrap(whole)
+	w := Wrapping{Length: t.description.Length, Format: t.Format, Member: t.Member, Limits: t.Limits}
+	if t.Target != nil {
+		w.DiskBytes = t.Target.Size()
+	}
+	var refused *image.Refused
+	if t.content, err = Unwrap(whole, w); err != nil && !errors.As(err, &refused) {
+		err = fmt.Errorf("read %s: %w", t.description.Name, err)
+	}
 	return whole, err
 }
 
@@ -178,7 +185,7 @@ func (t *transfer) close() error {
 	t.cancel() // a wrapper may be waiting for the body
 	var err error
 	if t.content != nil {
-		err = t.content.close()
+		err = t.content.Close()
 	}
 	err = errors.Join(err, t.body.Close())
 	t.body = nil
@@ -195,14 +202,14 @@ func (t *transfer) copy(ctx context.Context, whole io.Reader) error {
 		workers = runtime.GOMAXPROCS(0)
 	}
 	t.pool = newPool(ctx, t.Target, workers)
-	in := image.Input{Stream: t.content.stream, Limits: t.Limits}
+	in := image.Input{Stream: t.content.Stream, Limits: t.Limits}
 	in.Limits.MemoryBytes = t.content.memory
-	if t.random != nil && len(t.content.wrappers) == 0 {
+	if t.random != nil && len(t.content.Wrappers) == 0 {
 		in.Random = source.NewCache(t.random, t.description.Length)
 	}
 	err := t.forward.Run(t.pool.ctx, in, t.sink)
 	if err == nil {
-		err = t.content.finish()
+		err = t.content.Finish()
 	}
 	if err == nil && !t.Checksum.IsZero() {
 		if _, err = io.Copy(io.Discard, whole); err != nil {
@@ -263,7 +270,7 @@ func (t *transfer) progress() {
 func (t *transfer) report() Report {
 	r := Report{Source: t.description.Name, ReadBytes: t.again}
 	if t.content != nil {
-		r.Wrappers = t.content.wrappers
+		r.Wrappers = t.content.Wrappers
 	}
 	if t.counter != nil {
 		r.ReadBytes += t.counter.Bytes()

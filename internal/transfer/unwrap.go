@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"strings"
+	"slices"
 
 	"vmdisk.io/vmdisk/internal/image"
 	"vmdisk.io/vmdisk/internal/image/formats"
@@ -13,75 +13,85 @@ import (
 	"vmdisk.io/vmdisk/internal/stream/unpack"
 )
 
-const (
-	// SeveralDisks is the refusal of an archive that doesn't say which of its files is the disk.
-	SeveralDisks image.Reason = "SeveralDisks"
-	// NoDisk is the refusal of an archive in which no file is a disk, or none of the name that was asked for.
-	NoDisk image.Reason = "NoDisk"
-	// BadWrapper is the refusal of a wrapper whose own checksums or structure are wrong.
-	BadWrapper image.Reason = "CorruptWrapper"
-)
+// BadWrapper is the refusal of a wrapper whose own checksums or structure are wrong.
+const BadWrapper image.Reason = "CorruptWrapper"
 
 const (
 	// maxWrappers is how many wrappers may lie around an image.
 	maxWrappers = 4
-	// leastRawMember is how long a file in an archive must be to be taken for a disk without any mark of a format, in
-	// bytes. What is shorter is the firmware's variables or a certificate.
-	leastRawMember = 1 << 20
 	// aheadBytes is how much a wrapper that is unpacked by one goroutine has ready, in each of a few parts.
 	aheadBytes = 256 << 10
-	// maxNames is how many disks of an archive a message lists.
-	maxNames = 10
 )
 
-// content is an image, out of its wrappers.
-type content struct {
-	// stream is the image from its first byte, and head is its beginning, as much of it as its format wants.
-	stream io.Reader
-	head   []byte
-	// length is the image's length in bytes, or image.Unknown.
-	length   int64
-	wrappers []image.Format // outermost first
-	finishes []func() error
-	closes   []func() error
-	// memory is what is left of the memory limit, in bytes.
-	memory int64
+// Wrapping says how an image is to be taken out of its wrappers.
+type Wrapping struct {
+	// Length is how many bytes there are with all wrappers, or image.Unknown.
+	Length int64
+	// Format is what the image must be. With image.Raw, wrappers are a part of it, save for those around Member.
+	Format image.Format
+	// Member names the image's file in a tar archive. Empty: exactly one file there must be a disk.
+	Member string
+	// DiskBytes is the largest disk that there is room for; 0 for what Limits allow.
+	DiskBytes int64
+	// Limits bound what the wrappers and the image can make us do.
+	Limits image.Limits
 }
 
-// unwrap opens wrapper after wrapper, by what they are and not by their names, until what is left is none. Each is read
-// forward: the image can't be read anywhere then. The caller closes the content, also after an error.
-func (t *transfer) unwrap(whole io.Reader) (*content, error) {
-	c := &content{stream: whole, length: t.description.Length, memory: t.Limits.WithDefaults().MemoryBytes}
+// Content is an image, out of its wrappers.
+type Content struct {
+	// Stream is the image from its first byte, and Head is its beginning, as much of it as its format wants.
+	Stream io.Reader
+	Head   []byte
+	// Length is the image's length in bytes, or image.Unknown.
+	Length int64
+	// Wrappers are outermost first.
+	Wrappers []image.Format
+
+	wrapping Wrapping
+	finishes []func() error
+	closes   []func() error
+	memory   int64 // what is left of the memory limit, in bytes
+}
+
+// Unwrap opens wrapper after wrapper of what r reads, by what they are and not by their names, until what is left is none. Each
+// is read forward: the image can't be read anywhere then. The caller closes the Content, also after an error. Errors are those of
+// r and *image.Refused.
+func Unwrap(r io.Reader, w Wrapping) (*Content, error) {
+	w.Limits = w.Limits.WithDefaults()
+	if w.DiskBytes <= 0 {
+		w.DiskBytes = w.Limits.DiskBytes
+	}
+	c := &Content{Stream: r, Length: w.Length, wrapping: w, memory: w.Limits.MemoryBytes}
 	for {
-		if err := t.peek(c); err != nil {
+		if err := c.peek(); err != nil {
 			return c, err
 		}
-		format := image.Detect(c.head)
-		if !isWrapper(format) {
+		format := image.Detect(c.Head)
+		if !IsWrapper(format) || w.Format == image.Raw && (w.Member == "" || c.hasArchive()) {
 			break
 		}
-		if len(c.wrappers) == maxWrappers {
+		if len(c.Wrappers) == maxWrappers {
 			return c, image.Refuse(image.UnsupportedFormat, "more than %d wrappers lie around the image, one in the other (%s in the end): unpack it and serve the disk image itself", maxWrappers, format)
 		}
-		if err := t.openWrapper(c, format); err != nil {
+		if err := c.open(format); err != nil {
 			return c, err
 		}
-		c.wrappers = append(c.wrappers, format)
+		c.Wrappers = append(c.Wrappers, format)
 	}
-	if t.Member != "" && t.archive(c.wrappers) < 0 {
-		return c, image.Refuse(NoDisk, "the file %q was asked for, but the source is no tar archive: leave out the name", t.Member)
+	if w.Member != "" && !c.hasArchive() {
+		return c, image.Refuse(NoDisk, "the file %q was asked for, but the source is no tar archive: leave out the name", w.Member)
 	}
 	return c, nil
 }
 
 // peek looks at the content's beginning, as far as its format needs.
-func (t *transfer) peek(c *content) error {
+func (c *Content) peek() error {
 	for want := image.HeadBytes; ; {
-		head, whole, err := stream.Peek(c.stream, want)
+		head, whole, err := stream.Peek(c.Stream, want)
 		if err != nil {
-			return fmt.Errorf("read %s: %w", t.description.Name, err)
+			return err
 		}
-		c.head, c.stream = head, whole
+		c.Head, c.Stream = head, whole
 		more := formats.Wants(head)
 		if more <= want || len(head) < want {
 			return nil
@@ -90,7 +100,8 @@ func (t *transfer) peek(c *content) error {
 	}
 }
 
-func isWrapper(f image.Format) bool {
+// IsWrapper reports whether a format is one that Unwrap opens.
+func IsWrapper(f image.Format) bool {
 	switch f {
 	case image.Gzip, image.XZ, image.Zstandard, image.Bzip2, image.Tar:
 		return true
@@ -99,41 +110,34 @@ func isWrapper(f image.Format) bool {
 	}
 }
 
-// archive is which of the wrappers is the archive that the member's name is for, -1 for none.
-func (*transfer) archive(wrappers []image.Format) int {
-	for i, w := range wrappers {
-		if w == image.Tar {
-			return i
-		}
-	}
-	return -1
-}
+// hasArchive reports whether one of the wrappers is an archive. A member's name is for the outermost.
+func (c *Content) hasArchive() bool { return slices.Contains(c.Wrappers, image.Tar) }
 
-// openWrapper opens one wrapper.
-func (t *transfer) openWrapper(c *content, format image.Format) error {
+// open opens one wrapper.
+func (c *Content) open(format image.Format) error {
 	if format == image.Tar {
-		return t.openArchive(c)
+		return c.openArchive()
 	}
 	options := unpack.Options{MemoryBytes: c.memory, Workers: runtime.GOMAXPROCS(0)}
 	var unpacked io.ReadCloser
 	switch format {
 	case image.Gzip:
-		unpacked = stream.ReadAhead(unpack.Gzip(c.stream), aheadBytes)
+		unpacked = stream.ReadAhead(unpack.Gzip(c.Stream), aheadBytes)
 	case image.Bzip2:
-		unpacked = stream.ReadAhead(unpack.Bzip2(c.stream), aheadBytes)
+		unpacked = stream.ReadAhead(unpack.Bzip2(c.Stream), aheadBytes)
 	case image.XZ:
-		unpacked = unpack.XZ(c.stream, options)
+		unpacked = unpack.XZ(c.Stream, options)
 		c.memory /= 2 // the next one that needs a window has half, so that all of them together are bounded
 	case image.Zstandard:
-		z, err := unpack.Zstd(c.stream, options)
+		z, err := unpack.Zstd(c.Stream, options)
 		if err != nil {
 			return err
 		}
 		unpacked = z
 		c.memory /= 2 // likewise
 	}
-	limited := &refuser{r: stream.Limit(unpacked, unpackedLimit(t.Target.Size())), format: format}
-	c.stream, c.length = limited, image.Unknown
+	limited := &refuser{r: stream.Limit(unpacked, unpackedLimit(c.wrapping.DiskBytes)), format: format}
+	c.Stream, c.Length = limited, image.Unknown
 	c.closes = append(c.closes, unpacked.Close)
 	c.finishes = append(c.finishes, func() error {
 		if _, err := io.Copy(io.Discard, limited); err != nil {
@@ -154,97 +158,8 @@ func unpackedLimit(disk int64) int64 {
 	return 4*disk + 256<<20
 }
 
-// openArchive goes to the disk in a tar archive: the file of the name that was asked for, or else the only one that is a
-// disk. Whether it is the only one shows at the archive's end, when the disk was written but not committed.
-func (t *transfer) openArchive(c *content) error {
-	archive := unpack.Tar(c.stream)
-	wanted := t.Member
-	if t.archive(c.wrappers) >= 0 {
-		wanted = "" // it named a file of the outer archive
-	}
-	for {
-		member, err := archive.Next()
-		if err == io.EOF {
-			if wanted != "" {
-				return image.Refuse(NoDisk, "there is no file %q in the tar archive: %s", wanted, archive.Names())
-			}
-			return image.Refuse(NoDisk, "no file in the tar archive is a disk: %s", archive.Names())
-		}
-		if err != nil {
-			return refusal(err, image.Tar)
-		}
-		if wanted != "" && !unpack.SameName(member.Name, wanted) {
-			continue
-		}
-		head, whole, err := archive.Peek(image.HeadBytes)
-		if err != nil {
-			return refusal(err, image.Tar)
-		}
-		if wanted == "" && !isDisk(head, member.Length) {
-			continue
-		}
-		if limit := unpackedLimit(t.Target.Size()); member.Length > limit {
-			return image.Refuse(LargerThanDisk, "%.80q in the tar archive has %d bytes, which is far more than the disk to be filled: ask for one that is large enough", member.Name, member.Length)
-		}
-		c.stream, c.length = &refuser{r: whole, format: image.Tar}, member.Length
-		if wanted == "" {
-			c.finishes = append(c.finishes, func() error { return onlyDisk(archive, member.Name) })
-		}
-		return nil
-	}
-}
-
-// onlyDisk reads an archive to its end and refuses it if there is another disk.
-func onlyDisk(archive *unpack.Archive, first string) error {
-	disks, more := []string{first}, 0
-	for {
-		member, err := archive.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return refusal(err, image.Tar)
-		}
-		head, _, err := archive.Peek(image.HeadBytes)
-		if err != nil {
-			return refusal(err, image.Tar)
-		}
-		switch {
-		case !isDisk(head, member.Length):
-		case len(disks) < maxNames:
-			disks = append(disks, member.Name)
-		default:
-			more++
-		}
-	}
-	if len(disks) == 1 {
-		return nil
-	}
-	names := make([]string, len(disks))
-	for i, name := range disks {
-		names[i] = fmt.Sprintf("%.80q", name)
-	}
-	list := strings.Join(names, ", ")
-	if more > 0 {
-		list += fmt.Sprintf(" and %d more", more)
-	}
-	return image.Refuse(SeveralDisks, "%d files in the tar archive are disks, %s: choose one with 'vmdisk convert --member NAME', or serve it alone", len(disks)+more, list)
-}
-
-// isDisk reports whether a file in an archive is taken for a disk, by its content.
-func isDisk(head []byte, length int64) bool {
-	switch image.Detect(head) {
-	case image.Text, image.HTML, image.Short:
-		return false
-	case image.Raw:
-		return length >= leastRawMember
-	default:
-		return true
-	}
-}
-
-// finish reads each wrapper to its end, from the innermost on, so that what they say of themselves there was checked.
-func (c *content) finish() error {
+// Finish reads each wrapper to its end, from the innermost on, so that what they say of themselves there was checked.
+func (c *Content) Finish() error {
 	for i := len(c.finishes) - 1; i >= 0; i-- {
 		if err := c.finishes[i](); err != nil {
 			return err
@@ -253,8 +168,8 @@ func (c *content) finish() error {
 	return nil
 }
 
-// close gives back what the wrappers hold.
-func (c *content) close() error {
+// Close gives back what the wrappers hold.
+func (c *Content) Close() error {
 	var errs []error
 	for i := len(c.closes) - 1; i >= 0; i-- {
 		errs = append(errs, c.closes[i]())
