@@ -43,7 +43,8 @@ TARGET is a file, which appears under its name only when it is complete, or a bl
 is filled to its end: what lies behind the image's disk becomes zero.` + exitHelp(),
 		Example: `  vmdisk convert https://example.com/debian.qcow2 debian.raw
   vmdisk convert --checksum sha256:… debian.qcow2 /dev/vg/debian
-  xz -dc disk.raw.xz | vmdisk convert - disk.raw`,
+  vmdisk convert --member box-disk1.vmdk box.ova disk.raw
+  curl -s https://example.com/disk.raw.zst | vmdisk convert - disk.raw`,
 		Args: arguments("SOURCE", "TARGET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.source, o.target = args[0], args[1]
@@ -52,6 +53,7 @@ is filled to its end: what lies behind the image's disk becomes zero.` + exitHel
 		},
 	}
 	o.addFlags(cmd)
+	o.addMemberFlag(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.checksum, "checksum", "", "what the source's bytes, as they are served, must hash to: ALG:HEX, where ALG is md5, sha1, sha256 or sha512")
 	f.StringVar(&o.preallocation, "preallocation", "off", "space that the target takes beforehand: off, falloc (allocated) or full (written)")
@@ -66,12 +68,14 @@ type convertResult struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
 	// Format is the image's format, empty where it is not known.
-	Format       image.Format `json:"format,omitempty"`
-	VirtualBytes int64        `json:"virtualBytes"`
-	ReadBytes    int64        `json:"readBytes"`
-	WrittenBytes int64        `json:"writtenBytes"`
-	Seconds      float64      `json:"seconds"`
-	ExitCode     int          `json:"exitCode"`
+	Format image.Format `json:"format,omitempty"`
+	// Wrappers are what the image is packed in, outermost first.
+	Wrappers     []image.Format `json:"wrappers,omitempty"`
+	VirtualBytes int64          `json:"virtualBytes"`
+	ReadBytes    int64          `json:"readBytes"`
+	WrittenBytes int64          `json:"writtenBytes"`
+	Seconds      float64        `json:"seconds"`
+	ExitCode     int            `json:"exitCode"`
 	// Message says what went wrong; empty where nothing did.
 	Message string `json:"message,omitempty"`
 }
@@ -88,7 +92,7 @@ func runConvert(ctx context.Context, o convertOptions) error {
 		return err
 	}
 	r := convertResult{
-		Source: report.Source, Target: o.target, Format: report.Format, VirtualBytes: report.VirtualBytes,
+		Source: report.Source, Target: o.target, Format: report.Format, Wrappers: report.Wrappers, VirtualBytes: report.VirtualBytes,
 		ReadBytes: report.ReadBytes, WrittenBytes: report.WrittenBytes, Seconds: time.Since(started).Seconds(), ExitCode: exitCode(err),
 	}
 	if err != nil {
@@ -135,7 +139,7 @@ func convert(ctx context.Context, o convertOptions) (report transfer.Report, err
 		}
 	}()
 	return transfer.Run(ctx, transfer.Job{
-		Source: src, Checksum: checksum, Limits: limits, Format: format, Progress: shown.progress,
+		Source: src, Checksum: checksum, Limits: limits, Format: format, Member: o.member, Progress: shown.progress,
 		Make: func(size int64) (target.Target, error) {
 			var err error
 			disk, err = makeTarget(size)

@@ -1,5 +1,6 @@
-// Package transfer puts the data plane together: it reads an image from a source once, forward, decodes it on all
-// cores, and fills a target with the disk inside. It is the same whether it runs in a worker's pod or on a laptop.
+// Package transfer puts the data plane together: it reads an image from a source once, forward, takes it out of what it is
+// packed in, decodes it on all cores, and fills a target with the disk inside. It is the same whether it runs in a worker's
+// pod or on a laptop.
 //
 // It must not know one format, source or target from another, nor anything of Kubernetes or of job.
 package transfer
@@ -37,6 +38,8 @@ type Job struct {
 	Format image.Format
 	// Checksum is over the source's bytes as served. The zero Checksum expects nothing.
 	Checksum stream.Checksum
+	// Member names the disk's file in a tar archive. Empty: exactly one file there must be a disk.
+	Member string
 	// Limits bound what the image can make us do.
 	Limits image.Limits
 	// Workers is how many goroutines decode and write; default one for each core.
@@ -53,6 +56,8 @@ type Report struct {
 	// Source names the source, without secrets; empty until it has answered.
 	Source string
 	Format image.Format
+	// Wrappers are what the image is packed in, outermost first.
+	Wrappers []image.Format
 	// VirtualBytes is the size of the disk inside the image.
 	VirtualBytes int64
 	// ReadBytes were taken from the source, WrittenBytes were written to the target.
@@ -85,7 +90,9 @@ type transfer struct {
 	description source.Description
 	forward     image.Forward // once the header is known
 
+	content *Content // once the source was opened
 	body    io.ReadCloser
+	cancel  context.CancelFunc // ends the body's reading
 	counter *stream.Counter
 	random  *countingReaderAt // nil where the source can't
 	again   int64             // bytes that were read by a body before this one
@@ -99,7 +106,8 @@ func (t *transfer) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if whole, err = t.begin(whole); err != nil {
+	t.forward, err = formats.BeginAs(t.Format, t.content.Head, t.content.Length, t.Limits)
+	if err != nil {
 		return err
 	}
 	size := t.forward.Size()
@@ -139,47 +147,47 @@ func (t *transfer) run(ctx context.Context) error {
 	return nil
 }
 
-// begin judges the image by its beginning, and answers a reader of all of it.
-func (t *transfer) begin(whole io.Reader) (io.Reader, error) {
-	for want := image.HeadBytes; ; {
-		head, rest, err := stream.Peek(whole, want)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", t.description.Name, err)
-		}
-		whole = rest
-		if more := formats.Wants(head); more > want && len(head) == want {
-			want = more
-			continue
-		}
-		t.forward, err = formats.BeginAs(t.Format, head, t.description.Length, t.Limits)
-		return whole, err
-	}
-}
-
-// open begins to read the source, again if need be.
+// open begins to read the source, again if need be, and comes to the image in it. It answers the source's bytes, of which
+// the content is a part.
 func (t *transfer) open(ctx context.Context) (io.Reader, error) {
 	if err := t.close(); err != nil {
 		return nil, err
 	}
-	body, err := t.Source.Open(ctx, 0, -1)
+	reading, cancel := context.WithCancel(ctx)
+	body, err := t.Source.Open(reading, 0, -1)
 	if err != nil {
+		cancel()
 		return nil, err
 	}
 	if t.counter != nil {
 		t.again += t.counter.Bytes()
 	}
-	t.body, t.counter = body, stream.Count(body)
+	t.body, t.cancel, t.counter = body, cancel, stream.Count(body)
 	if t.description.Ranges && t.random == nil {
 		t.random = &countingReaderAt{r: source.ReaderAt{Context: ctx, Source: t.Source}}
 	}
-	return stream.Verify(t.counter, t.Checksum), nil
+	whole := stream.Verify(t.counter, t.Checksum)
+	w := Wrapping{Length: t.description.Length, Format: t.Format, Member: t.Member, Limits: t.Limits}
+	if t.Target != nil {
+		w.DiskBytes = t.Target.Size()
+	}
+	var refused *image.Refused
+	if t.content, err = Unwrap(whole, w); err != nil && !errors.As(err, &refused) {
+		err = fmt.Errorf("read %s: %w", t.description.Name, err)
+	}
+	return whole, err
 }
 
 func (t *transfer) close() error {
 	if t.body == nil {
 		return nil
 	}
-	err := t.body.Close()
+	t.cancel() // a wrapper may be waiting for the body
+	var err error
+	if t.content != nil {
+		err = t.content.Close()
+	}
+	err = errors.Join(err, t.body.Close())
 	t.body = nil
 	if err != nil {
 		return fmt.Errorf("close %s: %w", t.description.Name, err)
@@ -194,11 +202,15 @@ func (t *transfer) copy(ctx context.Context, whole io.Reader) error {
 		workers = runtime.GOMAXPROCS(0)
 	}
 	t.pool = newPool(ctx, t.Target, workers)
-	in := image.Input{Stream: whole, Limits: t.Limits}
-	if t.random != nil {
+	in := image.Input{Stream: t.content.Stream, Limits: t.Limits}
+	in.Limits.MemoryBytes = t.content.memory
+	if t.random != nil && len(t.content.Wrappers) == 0 {
 		in.Random = source.NewCache(t.random, t.description.Length)
 	}
 	err := t.forward.Run(t.pool.ctx, in, t.sink)
+	if err == nil {
+		err = t.content.Finish()
+	}
 	if err == nil && !t.Checksum.IsZero() {
 		if _, err = io.Copy(io.Discard, whole); err != nil {
 			err = fmt.Errorf("read the rest of %s: %w", t.description.Name, err)
@@ -257,6 +269,9 @@ func (t *transfer) progress() {
 
 func (t *transfer) report() Report {
 	r := Report{Source: t.description.Name, ReadBytes: t.again}
+	if t.content != nil {
+		r.Wrappers = t.content.Wrappers
+	}
 	if t.counter != nil {
 		r.ReadBytes += t.counter.Bytes()
 	}
