@@ -95,8 +95,8 @@ func (t *transfer) run(ctx context.Context) error {
 	if whole, err = t.begin(whole); err != nil {
 		return err
 	}
-	if size := t.forward.Size(); size > t.Target.Size() {
-		return t.tooLarge(size)
+	if least := image.AtLeast(t.forward); least > t.Target.Size() {
+		return t.tooLarge(least)
 	}
 	started := t.Now()
 	if err := t.Target.Clear(ctx); err != nil {
@@ -133,7 +133,11 @@ func (t *transfer) begin(whole io.Reader) (io.Reader, error) {
 			want = more
 			continue
 		}
-		t.forward, err = formats.Begin(head, t.description.Length, t.Limits)
+		var random io.ReaderAt
+		if t.random != nil {
+			random = t.random
+		}
+		t.forward, err = formats.Begin(head, t.description.Length, random, t.Limits)
 		return whole, err
 	}
 }

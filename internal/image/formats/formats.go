@@ -7,7 +7,8 @@ import (
 
 	"vmdisk.io/vmdisk/internal/image"
 	"vmdisk.io/vmdisk/internal/image/qcow2"
-	"vmdisk.io/vmdisk/internal/image/raw"
+	"vmdisk.io/vmdisk/internal/image/vdi"
+	"vmdisk.io/vmdisk/internal/image/vhd"
 	"vmdisk.io/vmdisk/internal/image/vhdx"
 	"vmdisk.io/vmdisk/internal/image/vmdk"
 )
@@ -27,10 +28,14 @@ func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error)
 		return qcow2.Open(r, length, limits)
 	case image.VMDK:
 		return vmdk.Open(r, length, limits)
+	case image.VHD:
+		return vhd.Open(r, length, limits)
 	case image.VHDX:
 		return vhdx.Open(r, length, limits)
+	case image.VDI:
+		return vdi.Open(r, length, limits)
 	default:
-		return raw.Open(r, length)
+		return vhd.OpenUnmarked(r, length)
 	}
 }
 
@@ -47,7 +52,10 @@ func Wants(head []byte) int {
 // Begin answers the forward pass over the image that begins with head, which is the whole image or at least
 // image.HeadBytes of it, or an *image.Refused. The image's length in bytes may be image.Unknown. Where head has less
 // than Wants asks for, the disk's size is image.Unknown, and the image may be refused by the pass instead.
-func Begin(head []byte, length int64, limits image.Limits) (image.Forward, error) {
+//
+// random reads the same image anywhere, and is nil where that can't be. It is asked for the last sector of what begins as
+// a raw disk, which may be a fixed VHD's footer. Without it format and size of such an image are known after the pass.
+func Begin(head []byte, length int64, random io.ReaderAt, limits image.Limits) (image.Forward, error) {
 	format := image.Detect(head)
 	if err := image.RefuseFormat(format); err != nil {
 		return nil, err
@@ -57,9 +65,13 @@ func Begin(head []byte, length int64, limits image.Limits) (image.Forward, error
 		return qcow2.Begin(head, limits)
 	case image.VMDK:
 		return vmdk.Begin(head, limits)
+	case image.VHD:
+		return vhd.Begin(head, length, limits)
 	case image.VHDX:
 		return vhdx.Begin(head, length, limits)
+	case image.VDI:
+		return vdi.Begin(head, length, limits)
 	default:
-		return raw.Begin(length), nil
+		return vhd.BeginUnmarked(head, length, random)
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
-// TestBothWaysChooseTheSameFormat has everything that can be told from an image's beginning.
+// TestBothWaysChooseTheSameFormat has everything that can be told from an image's beginning and its end.
 func TestBothWaysChooseTheSameFormat(t *testing.T) {
 	path, _ := imagetest.Make(t, t.TempDir(), imagetest.Recipe{})
 	qcow2, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	vmdk := converted(t, "vmdk")
+	vmdk := converted(t, "vmdk", "subformat=monolithicSparse")
 	path, _ = imagetest.MakeAs(t, t.TempDir(), "vhdx", imagetest.Recipe{})
 	vhdx, err := os.ReadFile(path)
 	if err != nil {
@@ -41,6 +41,9 @@ func TestBothWaysChooseTheSameFormat(t *testing.T) {
 		"a raw image of half a sector": {imagetest.Disk()[:1000], answer{Format: image.Raw, Size: 1024}},
 		"a gzip file":                  {append([]byte("\x1f\x8b\x08"), make([]byte, 600)...), answer{Refused: image.UnsupportedFormat}},
 		"a vmdk image":                 {vmdk, answer{Format: image.VMDK, Size: imagetest.DiskBytes}},
+		"a dynamic vhd image":          {converted(t, "vpc", "force_size=on"), answer{Format: image.VHD, Size: imagetest.DiskBytes}},
+		"a fixed vhd image":            {converted(t, "vpc", "force_size=on,subformat=fixed"), answer{Format: image.VHD, Size: imagetest.DiskBytes}},
+		"a vdi image":                  {converted(t, "vdi", "static=off"), answer{Format: image.VDI, Size: imagetest.DiskBytes}},
 		"a vmdk descriptor":            {[]byte("# Disk DescriptorFile\nRW 1 FLAT \"x\" 0\n"), answer{Refused: image.DataFile}},
 		"a web page":                   {[]byte("<html>"), answer{Refused: image.NotADisk}},
 		"nothing":                      {nil, answer{Refused: image.NotADisk}},
@@ -70,7 +73,7 @@ func TestBothWaysChooseTheSameFormat(t *testing.T) {
 			for want := Wants(head); want > len(head) && int64(want) <= length; want = Wants(head) {
 				head = test.content[:want]
 			}
-			forward, err := Begin(head, length, image.Limits{})
+			forward, err := Begin(head, length, bytes.NewReader(test.content), image.Limits{})
 			if diff := cmp.Diff(test.want, judge(forward, err)); diff != "" {
 				t.Errorf("Begin: %s", diff)
 			}
@@ -79,13 +82,13 @@ func TestBothWaysChooseTheSameFormat(t *testing.T) {
 }
 
 // converted is the disk as qemu-img converts it.
-func converted(t *testing.T, format string) []byte {
+func converted(t *testing.T, format, options string) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(dir+"/raw", imagetest.Disk(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	imagetest.Run(t, "qemu-img", "convert", "-f", "raw", "-O", format, dir+"/raw", dir+"/image")
+	imagetest.Run(t, "qemu-img", "convert", "-f", "raw", "-O", format, "-o", options, dir+"/raw", dir+"/image")
 	b, err := os.ReadFile(dir + "/image")
 	if err != nil {
 		t.Fatal(err)

@@ -24,10 +24,7 @@ func TestTheImageIsTheDiskUpToAWholeSector(t *testing.T) {
 	for _, n := range []int{512, 513, 1 << 20, 1<<20 + 1, 3<<20 - 1} {
 		whole := content(n)
 		want := append(bytes.Clone(whole), make([]byte, -n&511)...)
-		img, err := Open(bytes.NewReader(whole), int64(n))
-		if err != nil {
-			t.Fatal(err)
-		}
+		img := Open(bytes.NewReader(whole), int64(n))
 		got := make([]byte, img.Size()+10)
 		read, err := img.ReadAt(got, 0)
 		if !errors.Is(err, io.EOF) || !bytes.Equal(got[:read], want) {
@@ -65,16 +62,14 @@ func TestForwardHandsOverTheWholeStream(t *testing.T) {
 }
 
 func TestForwardRefusesWhatItsEndGivesAway(t *testing.T) {
-	vhd := func(n int) []byte { return append(content(n), append([]byte("conectix"), make([]byte, 504)...)...) }
 	tests := map[string]struct {
 		content []byte
 		length  int64
 		want    image.Reason
 	}{
-		"a fixed VHD":                         {vhd(4096), image.Unknown, image.UnsupportedFormat},
-		"a fixed VHD whose footer is a piece": {vhd(1 << 20), image.Unknown, image.UnsupportedFormat},
-		"a stream that ends too early":        {content(1000), 1001, image.Truncated},
-		"a stream shorter than a sector":      {content(511), image.Unknown, image.NotADisk},
+		"a stream that ends too early":   {content(1000), 1001, image.Truncated},
+		"a stream that ends too late":    {content(1001), 1000, image.Truncated},
+		"a stream shorter than a sector": {content(511), image.Unknown, image.NotADisk},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,11 +77,6 @@ func TestForwardRefusesWhatItsEndGivesAway(t *testing.T) {
 			var refused *image.Refused
 			if !errors.As(err, &refused) || refused.Reason != test.want {
 				t.Errorf("got %v", err)
-			}
-			if test.want == image.UnsupportedFormat {
-				if _, err := Open(bytes.NewReader(test.content), int64(len(test.content))); !errors.As(err, &refused) {
-					t.Errorf("Open: got %v", err)
-				}
 			}
 		})
 	}
