@@ -3,6 +3,7 @@ package vdi
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"vmdisk.io/vmdisk/internal/image"
 	"vmdisk.io/vmdisk/internal/image/window"
@@ -33,15 +34,19 @@ func (f forward) Size() int64 { return f.size }
 func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error {
 	w := window.New(ctx, in, image.VDI, f.data)
 	runs := window.NewRuns(image.VDI, 1, in.Limits, in.Random != nil)
+	runs.SkipBefore((in.Start - f.data) / blockSize)
 	gather := func() error { return f.eachBlock(w.Bytes, runs.Add) }
-	return runs.Each(gather, func(run window.Run) error { return f.serve(w, run, sink) })
+	return runs.Each(gather, func(run window.Run, next int64) error { return f.serve(w, run, next, sink) })
 }
 
-// serve hands over a run of blocks.
-func (f forward) serve(w *window.Window, run window.Run, sink image.Sink) error {
-	for i := range run.Count {
-		number := run.Block + int64(i)
-		offset, n := f.offset(run.At+i), int(f.stored(number))
+// serve hands over a run of blocks. next is the place from which on later runs begin.
+func (f forward) serve(w *window.Window, run window.Run, next int64, sink image.Sink) error {
+	if next == math.MaxInt64 {
+		next = int64(run.At) + int64(run.Count) - 1 // the last block, to have something to start with
+	}
+	for i := range int64(run.Count) {
+		number, place := run.Block+i, int64(run.At)+i
+		offset, n := f.offset(place), int(f.stored(number))
 		w.Forget(offset)
 		b, err := w.Bytes(offset, n)
 		if err != nil {
@@ -50,7 +55,12 @@ func (f forward) serve(w *window.Window, run window.Run, sink image.Sink) error 
 		if len(b) < n {
 			return truncated(fmt.Sprintf("block %d of its disk", number), offset, int64(n))
 		}
-		if err := sink(image.Piece{Offset: number * blockSize, Len: n, Full: n}, b); err != nil {
+		if i+1 < int64(run.Count) {
+			place++
+		} else {
+			place = next
+		}
+		if err := sink(image.Piece{Offset: number * blockSize, Len: n, Full: n, Mark: f.offset(place)}, b); err != nil {
 			return err
 		}
 	}

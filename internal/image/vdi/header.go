@@ -141,12 +141,6 @@ func parseDisk(head []byte, limits image.Limits) (header, error) {
 	return h, nil
 }
 
-// corrupt makes the refusal of an image that contradicts its format.
-func corrupt(format string, args ...any) error {
-	return image.Refuse(image.CorruptImage, "the vdi image is corrupt: "+format, args...)
-}
+func corrupt(format string, args ...any) error { return image.Corrupt(image.VDI, format, args...) }
 
-// truncated makes the refusal of an image that ends too early.
-func truncated(what string, offset, n int64) error {
-	return image.Refuse(image.Truncated, "the vdi image ends before %s, %d bytes at offset %d: it was cut off, as an interrupted upload does", what, n, offset)
-}
+func truncated(what string, offset, n int64) error { return image.CutOff(image.VDI, what, offset, n) }

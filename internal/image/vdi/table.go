@@ -7,8 +7,8 @@ import (
 	"vmdisk.io/vmdisk/internal/image"
 )
 
-// offset is where in the image the block lies that an entry of the block map names.
-func (h header) offset(entry uint32) int64 { return h.data + int64(entry)*blockSize }
+// offset is where in the image the block lies that is stored at the given place, which an entry of the block map names.
+func (h header) offset(place int64) int64 { return h.data + place*blockSize }
 
 // stored is how many bytes of the block with the given number belong to the disk, which may end within it.
 func (h header) stored(number int64) int64 { return min(blockSize, h.size-number*blockSize) }
@@ -40,7 +40,7 @@ func (h header) eachBlock(read func(offset int64, n int) ([]byte, error), add fu
 			if !ok {
 				continue
 			}
-			if err := h.checkPlace(taken, e, first+i); err != nil {
+			if err := h.checkPlace(taken, int64(e), first+i); err != nil {
 				return err
 			}
 			if err := add(e, first+i); err != nil {
@@ -52,8 +52,8 @@ func (h header) eachBlock(read func(offset int64, n int) ([]byte, error), add fu
 }
 
 // checkPlace takes a place for the block with the given number.
-func (h header) checkPlace(taken []uint64, place uint32, number int64) error {
-	if int64(place) >= h.entries {
+func (h header) checkPlace(taken []uint64, place, number int64) error {
+	if place >= h.entries {
 		return corrupt("block %d of its disk is stored as number %d of %d", number, place, h.entries)
 	}
 	word, bit := place/64, uint64(1)<<(place%64)

@@ -118,12 +118,6 @@ func refuseParent(parent string) error {
 		"merge them (Merge-VHD in Windows, or 'VBoxManage clonemedium') and serve that", parent)
 }
 
-// corrupt makes the refusal of an image that contradicts its format.
-func corrupt(format string, args ...any) error {
-	return image.Refuse(image.CorruptImage, "the vhd image is corrupt: "+format, args...)
-}
+func corrupt(format string, args ...any) error { return image.Corrupt(image.VHD, format, args...) }
 
-// truncated makes the refusal of an image that ends too early.
-func truncated(what string, offset, n int64) error {
-	return image.Refuse(image.Truncated, "the vhd image ends before %s, %d bytes at offset %d: it was cut off, as an interrupted upload does", what, n, offset)
-}
+func truncated(what string, offset, n int64) error { return image.CutOff(image.VHD, what, offset, n) }

@@ -1,8 +1,10 @@
 package vhd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"vmdisk.io/vmdisk/internal/image"
 	"vmdisk.io/vmdisk/internal/image/window"
@@ -45,8 +47,13 @@ func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error
 	if err != nil {
 		return err
 	}
-	for _, b := range present {
-		if err := f.serve(w, b, sink); err != nil {
+	present = slices.DeleteFunc(present, func(b block) bool { return f.data(b).end() <= in.Start })
+	for i, b := range present {
+		p := pass{forward: f, window: w, start: in.Start, sink: sink}
+		if i+1 < len(present) {
+			p.next = f.data(present[i+1]).offset
+		}
+		if err := p.serve(b); err != nil {
 			return err
 		}
 	}
@@ -61,20 +68,33 @@ func (f forward) front() int64 {
 	return f.table.end()
 }
 
-// serve hands over a block.
-func (f forward) serve(w *window.Window, b block, sink image.Sink) error {
-	data := f.data(b)
-	for at := int64(0); at < data.length; at += pieceBytes {
-		offset, n := data.offset+at, int(min(pieceBytes, data.length-at))
-		w.Forget(offset)
-		stored, err := w.Bytes(offset, n)
+// pass is a run of a forward decoder once the table was read.
+type pass struct {
+	forward
+	window *window.Window
+	start  int64 // what lies before it in the image was handed over by another pass
+	next   int64 // where the data of the next block begin in the image; 0 behind the last block
+	sink   image.Sink
+}
+
+// serve hands over a block, but for pieces that lie before the start.
+func (p pass) serve(b block) error {
+	data := p.data(b)
+	for at := max(0, (p.start-data.offset)/pieceBytes*pieceBytes); at < data.length; at += pieceBytes {
+		offset, n := data.offset+at, min(pieceBytes, data.length-at)
+		p.window.Forget(offset)
+		stored, err := p.window.Bytes(offset, int(n))
 		if err != nil {
 			return err
 		}
-		if len(stored) < n {
+		if int64(len(stored)) < n {
 			return truncated(fmt.Sprintf("block %d of its disk", b.number()), data.offset, data.length)
 		}
-		if err := sink(image.Piece{Offset: b.number()*f.blockSize + at, Len: n, Full: n}, stored); err != nil {
+		mark := offset + n
+		if at+n == data.length {
+			mark = cmp.Or(p.next, offset) // the last piece, to have something to start with
+		}
+		if err := p.sink(image.Piece{Offset: b.number()*p.blockSize + at, Len: int(n), Full: int(n), Mark: mark}, stored); err != nil {
 			return err
 		}
 	}

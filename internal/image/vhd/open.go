@@ -1,7 +1,6 @@
 package vhd
 
 import (
-	"fmt"
 	"io"
 	"math/bits"
 	"slices"
@@ -11,7 +10,7 @@ import (
 
 // view is a dynamic image that is read anywhere.
 type view struct {
-	r io.ReaderAt
+	image.File
 	header
 	present []place // in the order of the disk
 }
@@ -26,16 +25,15 @@ func (p place) number() int64 { return p.block().number() }
 // Open reads the header and the block allocation table of the dynamic image of the given length in bytes. It answers an
 // *image.Refused for an image that can't be read.
 func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error) {
-	head := make([]byte, max(0, min(length, image.HeadBytes)))
-	v := &view{r: r}
-	err := v.read(head, 0, "its header")
+	v := &view{File: image.File{R: r, Length: length, Format: image.VHD}}
+	head, err := v.Head()
 	if err != nil {
 		return nil, err
 	}
 	if v.header, err = parseHeader(head, length, limits); err != nil {
 		return nil, err
 	}
-	present, err := v.readTable(v.read)
+	present, err := v.readTable(v.ReadFull)
 	if err != nil {
 		return nil, err
 	}
@@ -47,17 +45,6 @@ func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error)
 	return v, nil
 }
 
-// read fills p from offset of the image, or refuses the image as truncated.
-func (v *view) read(p []byte, offset int64, what string) error {
-	if n, err := v.r.ReadAt(p, offset); n < len(p) {
-		if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // a wrapped one is a failure
-			return truncated(what, offset, int64(len(p)))
-		}
-		return fmt.Errorf("read %d bytes at offset %d of the vhd image: %w", len(p), offset, err)
-	}
-	return nil
-}
-
 // Format implements image.Image.
 func (v *view) Format() image.Format { return image.VHD }
 
@@ -66,25 +53,19 @@ func (v *view) Size() int64 { return v.size }
 
 // ReadAt implements image.Image.
 func (v *view) ReadAt(p []byte, offset int64) (int, error) {
-	if offset < 0 {
-		return 0, fmt.Errorf("read at offset %d of the disk: it must not be negative", offset)
+	return image.ReadParts(p, offset, v.size, v.readSome)
+}
+
+// readSome reads the disk at offset, up to the end of a block.
+func (v *view) readSome(p []byte, offset int64) (int, error) {
+	within := offset % v.blockSize
+	p = p[:min(int64(len(p)), v.blockSize-within)]
+	i, ok := v.find(offset / v.blockSize)
+	if !ok {
+		clear(p)
+		return len(p), nil
 	}
-	done := 0
-	for done < len(p) && offset < v.size {
-		within := offset % v.blockSize
-		part := p[done:min(int64(len(p)), int64(done)+min(v.blockSize-within, v.size-offset))]
-		if i, ok := v.find(offset / v.blockSize); !ok {
-			clear(part)
-		} else if err := v.read(part, v.data(v.present[i].block()).offset+within, "the data"); err != nil {
-			return done, err
-		}
-		done += len(part)
-		offset += int64(len(part))
-	}
-	if done < len(p) {
-		return done, io.EOF
-	}
-	return done, nil
+	return len(p), v.ReadFull(p, v.data(v.present[i].block()).offset+within, "the data")
 }
 
 // find answers the index of a block among those that are stored, or of the first behind it and false.

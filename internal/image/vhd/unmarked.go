@@ -2,7 +2,6 @@ package vhd
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"vmdisk.io/vmdisk/internal/image"
@@ -31,13 +30,7 @@ func OpenUnmarked(r io.ReaderAt, length int64) (image.Image, error) {
 func readEnd(r io.ReaderAt, length int64) ([]byte, error) {
 	offset := lastSector(length)
 	last := make([]byte, length-offset)
-	if n, err := r.ReadAt(last, offset); n < len(last) {
-		if err == nil || err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // a wrapped one is a failure
-			return nil, image.Refuse(image.Truncated, "the image ended after %d of its %d bytes", offset+int64(n), length)
-		}
-		return nil, fmt.Errorf("read the last sector of the image: %w", err)
-	}
-	return last, nil
+	return last, image.File{R: r, Length: length, Format: image.Raw}.ReadFull(last, offset, "its last sector")
 }
 
 // fixedView is the disk in a fixed image.
@@ -86,7 +79,7 @@ func (f fixedForward) Size() int64 { return int64(f) }
 
 // Run implements image.Forward. It reads the stream up to the end of the disk.
 func (f fixedForward) Run(ctx context.Context, in image.Input, sink image.Sink) error {
-	in.Stream = io.LimitReader(in.Stream, int64(f))
+	in.Stream = io.LimitReader(in.Stream, int64(f)-in.Start)
 	return raw.Begin(int64(f)).Run(ctx, in, sink)
 }
 
@@ -108,9 +101,13 @@ func (u *unmarked) Least() int64 { return lastSector(max(0, u.length)) }
 
 // Run implements image.Forward. It reads the stream to its end, and hands its last sector over only if that isn't a footer.
 func (u *unmarked) Run(ctx context.Context, in image.Input, sink image.Sink) error {
-	t := &tail{r: in.Stream, kept: make([]byte, 0, keptBytes)}
+	t := &tail{r: in.Stream, end: in.Start, kept: make([]byte, 0, keptBytes)}
 	in.Stream = t
-	if err := raw.Begin(image.Unknown).Run(ctx, in, sink); err != nil {
+	err := raw.Begin(image.Unknown).Run(ctx, in, func(p image.Piece, stored []byte) error {
+		p.Mark = min(p.Mark, lastSector(t.end)) // which another pass must judge too
+		return sink(p, stored)
+	})
+	if err != nil {
 		return err
 	}
 	switch {
