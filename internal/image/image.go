@@ -73,8 +73,11 @@ type Forward interface {
 
 // Input is what a forward pass reads from.
 type Input struct {
-	// Stream is the image from its first byte, header included.
+	// Stream is the image from its first byte, header included, or from the one at Start.
 	Stream io.Reader
+	// Start is where in the image Stream begins: 0, or a Mark that an earlier pass over the same image has handed over.
+	// Random isn't nil then. What that pass had handed over up to the piece with the mark need not be handed over again.
+	Start int64
 	// Random reads the same image anywhere; nil where the source can't. It is used sparingly: for tables that lie behind the data which
 	// they describe, when holding that data would exceed MemoryBytes.
 	Random io.ReaderAt
@@ -107,6 +110,9 @@ type Piece struct {
 	Full int
 	// Encoding is how it is stored.
 	Encoding Encoding
+	// Mark is where in the image another pass can start once this piece and all before it are stored for good; see
+	// Input.Start. It never falls, and lies before the image's end. 0 says that the pass begins anew.
+	Mark int64
 }
 
 // Sink takes a piece and its stored bytes, which are only valid during the call and may have a few bytes of something

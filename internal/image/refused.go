@@ -42,3 +42,18 @@ func (r *Refused) Error() string { return r.Message }
 func Refuse(reason Reason, format string, args ...any) error {
 	return &Refused{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
+
+// Corrupt refuses an image that contradicts its format. The message says how, as the end of a sentence.
+func Corrupt(f Format, message string, args ...any) error {
+	return Refuse(CorruptImage, "the %s image is corrupt: %s", f, fmt.Sprintf(message, args...))
+}
+
+// CutOff refuses an image that ends before something which it refers to, n bytes at offset.
+func CutOff(f Format, what string, offset, n int64) error {
+	return Refuse(Truncated, "the %s image ends before %s, %d bytes at offset %d: it was cut off, as an interrupted upload does", f, what, n, offset)
+}
+
+// NeedsRandom refuses a layout that one pass can't decode without random access.
+func NeedsRandom(f Format) error {
+	return Refuse(NeedsRandomAccess, "the %s image has its tables behind the data that they describe, or more of them than fit the memory, and its source can't be read at any place: serve it from a server that answers range requests, or rewrite it with 'qemu-img convert -O qcow2 IN OUT'", f)
+}

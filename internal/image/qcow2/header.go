@@ -42,7 +42,8 @@ type header struct {
 	clusterBits uint
 	size        int64 // the disk's, in bytes
 	l1Offset    int64
-	l1Entries   int // those that the disk's size needs
+	l1Entries   int  // those that the disk's size needs
+	snapshots   bool // there are internal ones
 	extendedL2  bool
 	zeroFlag    bool // version 3: an L2 entry can say "zero"
 	compression image.Encoding
@@ -78,7 +79,7 @@ func parseHeader(head []byte, limits image.Limits) (header, error) {
 	if version != 2 && version != 3 {
 		return header{}, image.Refuse(image.UnsupportedFormat, "the qcow2 image has version %d; versions 2 and 3 are read", version)
 	}
-	h := header{clusterBits: uint(be.Uint32(head[20:])), zeroFlag: version == 3, compression: image.Deflate}
+	h := header{clusterBits: uint(be.Uint32(head[20:])), snapshots: be.Uint32(head[60:]) != 0, zeroFlag: version == 3, compression: image.Deflate}
 	if h.clusterBits < minClusterBits || h.clusterBits > maxClusterBits {
 		return header{}, corrupt("its clusters have 2^%d bytes; 2^%d to 2^%d are possible", h.clusterBits, minClusterBits, maxClusterBits)
 	}
@@ -196,7 +197,6 @@ func (h *header) parseDisk(head []byte, limits image.Limits) error {
 	return nil
 }
 
-// corrupt makes the refusal of an image that contradicts its format.
-func corrupt(format string, args ...any) error {
-	return image.Refuse(image.CorruptImage, "the qcow2 image is corrupt: "+format, args...)
-}
+func corrupt(format string, args ...any) error { return image.Corrupt(image.QCOW2, format, args...) }
+
+func truncated(what string, offset, n int64) error { return image.CutOff(image.QCOW2, what, offset, n) }

@@ -66,7 +66,7 @@ const heldOverhead = 64
 // held is a run of the image that is kept because nobody knows yet what it is.
 type held struct {
 	offset int64
-	data   []byte
+	data   []byte // nil once all of it was given back
 }
 
 func (h held) end() int64  { return h.offset + int64(len(h.data)) }
@@ -74,12 +74,17 @@ func (h held) cost() int64 { return int64(cap(h.data)) + heldOverhead }
 
 // hold keeps what has left the window before all tables are known.
 type hold struct {
-	runs []held // by offset, without overlaps
-	cost int64  // in bytes of memory
+	runs  []held // by offset, without overlaps
+	given int    // of them were given back and stay until they are half of all, so that giving back is cheap
+	cost  int64  // in bytes of memory
 }
 
 // add keeps a copy of b, which lies behind everything that is held.
 func (h *hold) add(offset int64, b []byte) {
+	if h.given > len(h.runs)/2 {
+		h.runs = slices.DeleteFunc(h.runs, func(r held) bool { return r.data == nil })
+		h.given = 0
+	}
 	for len(b) > 0 {
 		n := min(len(b), heldBytes)
 		r := held{offset, append(make([]byte, 0, n), b[:n]...)}
@@ -114,23 +119,31 @@ func (h *hold) copy(p []byte, offset int64) int {
 	return done
 }
 
-// remove gives back the runs between offset and end.
+// remove gives back what is held between offset and end.
 func (h *hold) remove(offset, end int64) {
-	from := h.first(offset)
-	to := from
-	var rest []held
-	for ; to < len(h.runs) && h.runs[to].offset < end; to++ {
-		r := h.runs[to]
+	for i := h.first(offset); i < len(h.runs) && h.runs[i].offset < end; i++ {
+		r := &h.runs[i]
+		if r.data == nil {
+			continue
+		}
+		before, behind := offset-r.offset, r.end()-end // bytes of the run that stay
 		h.cost -= r.cost()
-		if n := offset - r.offset; n > 0 {
-			rest = append(rest, held{r.offset, slices.Clip(slices.Clone(r.data[:n]))})
-		}
-		if n := r.end() - end; n > 0 {
-			rest = append(rest, held{end, slices.Clip(slices.Clone(r.data[int64(len(r.data))-n:]))})
+		switch {
+		case before > 0 && behind > 0:
+			rest := held{end, slices.Clip(slices.Clone(r.data[int64(len(r.data))-behind:]))}
+			r.data = slices.Clip(slices.Clone(r.data[:before]))
+			h.cost += r.cost() + rest.cost()
+			h.runs = slices.Insert(h.runs, i+1, rest)
+			return
+		case before > 0:
+			r.data = slices.Clip(slices.Clone(r.data[:before]))
+			h.cost += r.cost()
+		case behind > 0:
+			*r = held{end, slices.Clip(slices.Clone(r.data[int64(len(r.data))-behind:]))}
+			h.cost += r.cost()
+		default:
+			r.data = nil
+			h.given++
 		}
 	}
-	for _, r := range rest {
-		h.cost += r.cost()
-	}
-	h.runs = slices.Replace(h.runs, from, to, rest...)
 }

@@ -19,7 +19,7 @@ func (v *view) Map(offset int64) (image.Mapping, error) {
 	}
 	guest := offset - offset%v.sliceCovers()
 	raw := make([]byte, v.sliceCovers()/v.clusterSize()*v.l2EntrySize())
-	if err := v.readFull(raw, table+guest%v.l2Covers()/v.clusterSize()*v.l2EntrySize(), "an L2 table"); err != nil {
+	if err := v.ReadFull(raw, table+guest%v.l2Covers()/v.clusterSize()*v.l2EntrySize(), "an L2 table"); err != nil {
 		return image.Mapping{}, err
 	}
 	skip := (offset - guest) / v.clusterSize()

@@ -2,7 +2,6 @@ package qcow2
 
 import (
 	"encoding/binary"
-	"fmt"
 	"io"
 	"sync"
 
@@ -19,8 +18,7 @@ const (
 
 // view is an image that is read anywhere. Reads of compressed clusters wait for each other.
 type view struct {
-	r      io.ReaderAt
-	length int64 // the image's, in bytes
+	image.File
 	header
 	l1 []int64 // offset of each L2 table, 0 for none
 
@@ -35,15 +33,16 @@ type view struct {
 // Open reads the header and the L1 table of the image of the given length in bytes. It answers an *image.Refused for an
 // image that can't be read.
 func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error) {
-	head := make([]byte, min(length, image.HeadBytes))
-	if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF { // a wrapped one is a failure
-		return nil, fmt.Errorf("read qcow2 header: %w", err)
+	file := image.File{R: r, Length: length, Format: image.QCOW2}
+	head, err := file.Head()
+	if err != nil {
+		return nil, err
 	}
 	h, err := parseHeader(head, limits)
 	if err != nil {
 		return nil, err
 	}
-	v := &view{r: r, length: length, header: h, slices: map[int64][]unit{}, at: -1}
+	v := &view{File: file, header: h, slices: map[int64][]unit{}, at: -1}
 	if err := v.readL1(); err != nil {
 		return nil, err
 	}
@@ -55,11 +54,11 @@ func (v *view) readL1() error {
 	if n == 0 {
 		return nil
 	}
-	if v.l1Offset > v.length-n {
+	if v.l1Offset > v.Length-n { // before that many bytes are allocated
 		return truncated("its L1 table", v.l1Offset, n)
 	}
 	table := make([]byte, n)
-	if err := v.readFull(table, v.l1Offset, "its L1 table"); err != nil {
+	if err := v.ReadFull(table, v.l1Offset, "its L1 table"); err != nil {
 		return err
 	}
 	var err error
@@ -78,25 +77,6 @@ func (h header) parseL1(table []byte) ([]int64, error) {
 		l1[i] = offset
 	}
 	return l1, nil
-}
-
-// truncated makes the refusal of an image that ends too early.
-func truncated(what string, offset, n int64) error {
-	return image.Refuse(image.Truncated, "the qcow2 image ends before %s, %d bytes at offset %d: it was cut off, as an interrupted upload does", what, n, offset)
-}
-
-// readFull reads all of p at offset of the image.
-func (v *view) readFull(p []byte, offset int64, what string) error {
-	if offset > v.length-int64(len(p)) {
-		return truncated(what, offset, int64(len(p)))
-	}
-	if n, err := v.r.ReadAt(p, offset); n < len(p) {
-		if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // a wrapped one is a failure
-			return truncated(what, offset, int64(len(p)))
-		}
-		return fmt.Errorf("read %d bytes at offset %d of the qcow2 image: %w", len(p), offset, err)
-	}
-	return nil
 }
 
 // Format implements image.Image.
@@ -119,7 +99,7 @@ func (v *view) slice(offset int64) ([]unit, error) {
 	if table := v.l1[offset/v.l2Covers()]; table != 0 {
 		raw := make([]byte, v.sliceCovers()/v.clusterSize()*v.l2EntrySize())
 		from := table + guest%v.l2Covers()/v.clusterSize()*v.l2EntrySize()
-		if err := v.readFull(raw, from, "an L2 table"); err != nil {
+		if err := v.ReadFull(raw, from, "an L2 table"); err != nil {
 			return nil, err
 		}
 		err := v.parseL2(raw, guest, func(u unit) error {

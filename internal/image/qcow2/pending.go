@@ -56,24 +56,32 @@ func (p *pending) pop() {
 	heap.Fix(&p.runs, 0)
 }
 
-// shed forgets the farther half of the units. It answers false where that is not possible because all of them have
-// the same offset.
+// shed forgets the farther half of the units. It answers false where that is not possible because the nearer half of
+// them has the same offset.
 func (p *pending) shed() bool {
-	all := make([]unit, 0, p.count)
+	offsets := make([]int64, 0, p.count)
 	for _, r := range p.runs {
-		all = append(all, r...)
+		for _, u := range r {
+			offsets = append(offsets, u.offset)
+		}
 	}
-	slices.SortFunc(all, byOffset)
-	keep := len(all) / 2
-	for keep > 0 && all[keep-1].offset == all[keep].offset {
-		keep--
-	}
-	if keep == 0 {
+	slices.Sort(offsets)
+	cut := offsets[len(offsets)/2]
+	if cut == offsets[0] {
 		return false
 	}
-	p.cut = all[keep].offset
-	kept := slices.Clone(all[:keep])
-	p.runs, p.count = runs{kept}, int64(keep)
+	p.cut, p.count = cut, 0
+	kept := p.runs[:0]
+	for _, r := range p.runs {
+		n, _ := slices.BinarySearchFunc(r, cut, func(u unit, cut int64) int { return cmp.Compare(u.offset, cut) })
+		if n > 0 {
+			kept = append(kept, slices.Clone(r[:n])) // what was forgotten takes no memory any more
+			p.count += int64(n)
+		}
+	}
+	clear(p.runs[len(kept):])
+	p.runs = kept
+	heap.Init(&p.runs)
 	return true
 }
 

@@ -10,22 +10,7 @@ import (
 
 // ReadAt implements image.Image.
 func (v *view) ReadAt(p []byte, offset int64) (int, error) {
-	if offset < 0 {
-		return 0, fmt.Errorf("read at offset %d of the disk: it must not be negative", offset)
-	}
-	done := 0
-	for done < len(p) && offset < v.size {
-		n, err := v.readSome(p[done:], offset)
-		if err != nil {
-			return done, err
-		}
-		done += n
-		offset += int64(n)
-	}
-	if done < len(p) {
-		return done, io.EOF
-	}
-	return done, nil
+	return image.ReadParts(p, offset, v.size, v.readSome)
 }
 
 // readSome reads the disk at offset, up to the end of a unit or of a hole.
@@ -41,7 +26,7 @@ func (v *view) readSome(p []byte, offset int64) (int, error) {
 	}
 	within := offset - u.guest
 	if !u.compressed {
-		return len(p), v.readFull(p, u.offset+within, "the data")
+		return len(p), v.ReadFull(p, u.offset+within, "the data")
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -87,11 +72,11 @@ func (v *view) decode(u unit) error {
 		return nil
 	}
 	v.at = -1
-	if u.offset >= v.length {
+	if u.offset >= v.Length {
 		return truncated("a compressed cluster", u.offset, int64(u.stored))
 	}
-	stored := make([]byte, min(int64(u.stored), v.length-u.offset)) // the last sector need not be whole
-	if err := v.readFull(stored, u.offset, "a compressed cluster"); err != nil {
+	stored := make([]byte, min(int64(u.stored), v.Length-u.offset)) // the last sector need not be whole
+	if err := v.ReadFull(stored, u.offset, "a compressed cluster"); err != nil {
 		return err
 	}
 	if v.decoded == nil {

@@ -22,7 +22,7 @@ func defaultRoom() room { return room{nearby: 2 << 20, ahead: 4 << 20} }
 type window struct {
 	r     io.Reader
 	buf   []byte
-	start int64 // of buf in the stream
+	start int64 // of buf in the image
 	n     int   // bytes of buf that are read
 	ended bool  // the stream has ended behind them
 
@@ -31,10 +31,10 @@ type window struct {
 	lookback int
 }
 
-// newWindow makes a window that can hold a run of longest bytes.
-func newWindow(r io.Reader, longest int, room room) *window {
+// newWindow makes a window on a stream that begins at start of the image, which can hold a run of longest bytes.
+func newWindow(r io.Reader, start int64, longest int, room room) *window {
 	lookback := max(room.nearby, longest)
-	return &window{r: r, buf: make([]byte, lookback+longest+room.ahead), lookback: lookback}
+	return &window{r: r, start: start, buf: make([]byte, lookback+longest+room.ahead), lookback: lookback}
 }
 
 func (w *window) end() int64 { return w.start + int64(w.n) }

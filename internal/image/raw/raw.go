@@ -122,9 +122,12 @@ func (f forward) Size() int64 {
 // Run implements image.Forward. It reads the stream to its end, and refuses it where that end shows that it was not a
 // raw image after all.
 func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error {
+	last, err := before(in) // the last bytes so far, of the image
+	if err != nil {
+		return err
+	}
 	block := make([]byte, blockBytes)
-	var offset int64
-	last := make([]byte, 0, image.SectorSize) // the stream's end so far
+	offset := in.Start
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -134,7 +137,11 @@ func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error
 			return fmt.Errorf("read the raw image at offset %d: %w", offset, err)
 		}
 		if n > 0 {
-			if err := sink(image.Piece{Offset: offset, Len: n, Full: n}, block[:n]); err != nil {
+			mark := offset + int64(n)
+			if n < len(block) || mark == f.length { // the last block
+				mark = offset
+			}
+			if err := sink(image.Piece{Offset: offset, Len: n, Full: n, Mark: mark}, block[:n]); err != nil {
 				return err
 			}
 			last = append(last, block[max(0, n-image.SectorSize):n]...)
@@ -146,6 +153,16 @@ func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error
 		}
 	}
 	return f.checkEnd(offset, last)
+}
+
+// before answers the last sector before the stream, or what there is of it.
+func before(in image.Input) ([]byte, error) {
+	b := make([]byte, min(in.Start, image.SectorSize))
+	if len(b) == 0 {
+		return nil, nil
+	}
+	n, err := in.ReadAgain(b, in.Start-int64(len(b)), image.Raw)
+	return b[:n], err
 }
 
 func (f forward) checkEnd(length int64, last []byte) error {

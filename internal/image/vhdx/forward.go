@@ -82,10 +82,10 @@ func (f *forward) Size() int64 { return f.size }
 // Run implements image.Forward. It stops reading behind the last block that is present.
 //
 // Everything in the image lies at a multiple of a MiB, so the stream is taken in units of that. Units that pass before
-// the block allocation table is known are held. Where that exceeds the limit, the tables are read from in.Random;
-// without that the image is refused.
+// the block allocation table is known are held. Where that exceeds the limit, or where the stream starts behind the
+// tables, they are read from in.Random; without that the image is refused.
 func (f *forward) Run(ctx context.Context, in image.Input, sink image.Sink) error {
-	p := &pass{ctx: ctx, stream: in.Stream, random: in.Random, limit: in.Limits.WithDefaults().MemoryBytes / 2, held: map[int64][]byte{}}
+	p := &pass{ctx: ctx, in: in, limit: in.Limits.WithDefaults().MemoryBytes / 2, next: in.Start, held: map[int64][]byte{}}
 	var err error
 	if p.header, err = readHeader(p, f.limits); err != nil {
 		return err
@@ -94,16 +94,16 @@ func (f *forward) Run(ctx context.Context, in image.Input, sink image.Sink) erro
 	if p.present, err = p.readTable(p); err != nil {
 		return err
 	}
+	p.present = slices.DeleteFunc(p.present, func(b block) bool { return b.offset()+p.stored(b) <= in.Start })
 	return p.emitAll(sink)
 }
 
 // pass is one run of a forward decoder.
 type pass struct {
 	header
-	ctx    context.Context // of the Run that the pass is
-	stream io.Reader
-	random io.ReaderAt
-	limit  int64 // of what is held, in bytes
+	ctx   context.Context // of the Run that the pass is
+	in    image.Input
+	limit int64 // of what is held, in bytes
 
 	next     int64            // where in the image the next unit of the stream begins
 	ended    bool             // the stream has
@@ -147,7 +147,7 @@ func (p *pass) take(b []byte) ([]byte, error) {
 	if err := p.ctx.Err(); err != nil {
 		return nil, err
 	}
-	n, err := io.ReadFull(p.stream, b)
+	n, err := io.ReadFull(p.in.Stream, b)
 	if err == io.EOF || err == io.ErrUnexpectedEOF { // a wrapped one is a failure
 		p.ended = true
 	} else if err != nil {
@@ -159,18 +159,11 @@ func (p *pass) take(b []byte) ([]byte, error) {
 
 // readAgain reads a part of the image out of turn.
 func (p *pass) readAgain(b []byte, offset int64, what string) error {
-	if p.random == nil {
-		return image.Refuse(image.NeedsRandomAccess, "the vhdx image has its tables behind the data that they describe, and its source can't be read at any place: serve it from a server that answers range requests, or rewrite it with 'qemu-img convert -O vhdx IN OUT'")
+	n, err := p.in.ReadAgain(b, offset, image.VHDX)
+	if err == nil && n < len(b) {
+		err = truncated(what, offset, int64(len(b)))
 	}
-	n, err := p.random.ReadAt(b, offset)
-	switch {
-	case n == len(b):
-		return nil
-	case err == nil || err == io.EOF: //nolint:errorlint // a wrapped one is a failure
-		return truncated(what, offset, int64(len(b)))
-	default:
-		return fmt.Errorf("read %d bytes at offset %d of the vhdx image again: %w", len(b), offset, err)
-	}
+	return err
 }
 
 // done implements reader.
@@ -223,8 +216,13 @@ func (p *pass) emit(at int64, unit []byte, sink image.Sink) error {
 	if int64(len(unit)) < n {
 		return truncated(fmt.Sprintf("block %d of its disk", b.number()), b.offset(), p.stored(b))
 	}
+	mark := at + mib
 	if within+n == p.stored(b) {
 		p.present = p.present[1:]
+		mark = at // nothing is wanted behind the last block
+		if len(p.present) > 0 {
+			mark = p.present[0].offset()
+		}
 	}
-	return sink(image.Piece{Offset: b.number()*p.blockSize + within, Len: int(n), Full: int(n)}, unit[:n])
+	return sink(image.Piece{Offset: b.number()*p.blockSize + within, Len: int(n), Full: int(n), Mark: mark}, unit[:n])
 }

@@ -26,7 +26,7 @@ func (p place) number() int64 { return p.block().number() }
 // Open reads the header section, the metadata and the block allocation table of the image of the given length in bytes.
 // It answers an *image.Refused for an image that can't be read.
 func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error) {
-	v := &view{file: file{r, length}}
+	v := &view{file: file{image.File{R: r, Length: length, Format: image.VHDX}}}
 	var err error
 	if v.header, err = readHeader(v.file, limits); err != nil {
 		return nil, err
@@ -50,24 +50,10 @@ func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error)
 }
 
 // file is the reader of an image that can be read anywhere.
-type file struct {
-	r      io.ReaderAt
-	length int64 // in bytes
-}
+type file struct{ image.File }
 
 // read implements reader.
-func (f file) read(p []byte, offset int64, what string) error {
-	if offset > f.length-int64(len(p)) {
-		return truncated(what, offset, int64(len(p)))
-	}
-	if n, err := f.r.ReadAt(p, offset); n < len(p) {
-		if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // a wrapped one is a failure
-			return truncated(what, offset, int64(len(p)))
-		}
-		return fmt.Errorf("read %d bytes at offset %d of the vhdx image: %w", len(p), offset, err)
-	}
-	return nil
-}
+func (f file) read(p []byte, offset int64, what string) error { return f.ReadFull(p, offset, what) }
 
 // done implements reader.
 func (file) done(int64, int64) {}
@@ -80,25 +66,19 @@ func (v *view) Size() int64 { return v.size }
 
 // ReadAt implements image.Image.
 func (v *view) ReadAt(p []byte, offset int64) (int, error) {
-	if offset < 0 {
-		return 0, fmt.Errorf("read at offset %d of the disk: it must not be negative", offset)
+	return image.ReadParts(p, offset, v.size, v.readSome)
+}
+
+// readSome reads the disk at offset, up to the end of a block.
+func (v *view) readSome(p []byte, offset int64) (int, error) {
+	within := offset % v.blockSize
+	p = p[:min(int64(len(p)), v.blockSize-within)]
+	i, ok := v.find(offset / v.blockSize)
+	if !ok {
+		clear(p)
+		return len(p), nil
 	}
-	done := 0
-	for done < len(p) && offset < v.size {
-		within := offset % v.blockSize
-		part := p[done:min(int64(len(p)), int64(done)+min(v.blockSize-within, v.size-offset))]
-		if i, ok := v.find(offset / v.blockSize); !ok {
-			clear(part)
-		} else if err := v.read(part, v.present[i].block().offset()+within, "the data"); err != nil {
-			return done, err
-		}
-		done += len(part)
-		offset += int64(len(part))
-	}
-	if done < len(p) {
-		return done, io.EOF
-	}
-	return done, nil
+	return len(p), v.ReadFull(p, v.present[i].block().offset()+within, "the data")
 }
 
 // find answers the index of a block among those that are present, or of the first behind it and false.

@@ -2,6 +2,7 @@ package vmdk
 
 import (
 	"context"
+	"math"
 
 	"vmdisk.io/vmdisk/internal/image"
 	"vmdisk.io/vmdisk/internal/image/window"
@@ -37,10 +38,11 @@ func (f forward) Size() int64 { return f.size }
 // in the order of the stream, and reading stops behind the last one.
 //
 // Where the grain directory is at the end, the markers say what each grain is. The stream is read to its end, and refused
-// if the tables, once they come, don't say the same as the markers: what is read anywhere must be the same disk.
+// if the tables, once they come, don't say the same as the markers: what is read anywhere must be the same disk. A pass
+// that starts behind the beginning goes on by the markers, and can't say that of what lies before its start.
 func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error {
 	if f.directory < 0 {
-		return newMarked(f, window.New(ctx, in, image.VMDK, 0), in.Limits, sink).run()
+		return newMarked(ctx, f, in, sink).run()
 	}
 	stride := uint32(f.grain / sector)
 	if f.compressed {
@@ -51,6 +53,7 @@ func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error
 		return err
 	}
 	p.runs = window.NewRuns(image.VMDK, stride, in.Limits, in.Random != nil)
+	p.runs.SkipBefore((in.Start + sector - 1) / sector)
 	return p.runs.Each(p.gather, p.serve)
 }
 
@@ -101,11 +104,18 @@ func (p *pass) gather() error {
 	return nil
 }
 
-// serve hands over a run of grains.
-func (p *pass) serve(run window.Run) error {
+// serve hands over a run of grains. next is the sector from which on later runs begin.
+func (p *pass) serve(run window.Run, next int64) error {
 	offset, guest := int64(run.At)*sector, run.Block*p.grain
+	if next == math.MaxInt64 {
+		next = int64(run.At) // to have something to start with
+		if !p.compressed {
+			next += int64(run.Count-1) * p.grain / sector
+		}
+	}
+	next *= sector
 	if p.compressed {
-		return p.serveCompressed(offset, guest)
+		return p.serveCompressed(offset, guest, next)
 	}
 	end := min(guest+int64(run.Count)*p.grain, p.size)
 	for guest < end {
@@ -118,7 +128,11 @@ func (p *pass) serve(run window.Run) error {
 		if len(b) < n {
 			return truncated("the data", offset, int64(n))
 		}
-		if err := p.sink(image.Piece{Offset: guest, Len: n, Full: n}, b); err != nil {
+		mark := next
+		if guest+int64(n) < end {
+			mark = min(next, offset+int64(n))
+		}
+		if err := p.sink(image.Piece{Offset: guest, Len: n, Full: n, Mark: mark}, b); err != nil {
 			return err
 		}
 		offset, guest = offset+int64(n), guest+int64(n)
@@ -126,7 +140,7 @@ func (p *pass) serve(run window.Run) error {
 	return nil
 }
 
-func (p *pass) serveCompressed(offset, guest int64) error {
+func (p *pass) serveCompressed(offset, guest, mark int64) error {
 	p.window.Forget(offset)
 	b, err := p.window.Bytes(offset, grainMarker)
 	if err != nil {
@@ -141,21 +155,22 @@ func (p *pass) serveCompressed(offset, guest int64) error {
 	if err := p.checkGrain(m, guest); err != nil {
 		return err
 	}
-	return p.emit(p.window, offset, guest, m, p.sink)
+	piece, stored, err := p.grainPiece(p.window, offset, guest, m)
+	if err != nil {
+		return err
+	}
+	piece.Mark = mark
+	return p.sink(piece, stored)
 }
 
-// emit hands over the compressed grain whose marker is at offset.
-func (h header) emit(w *window.Window, offset, guest int64, m marker, sink image.Sink) error {
+// grainPiece reads the compressed grain whose marker is at offset.
+func (h header) grainPiece(w *window.Window, offset, guest int64, m marker) (image.Piece, []byte, error) {
 	stored, err := w.Bytes(offset+grainMarker, int(m.size))
 	if err != nil {
-		return err
+		return image.Piece{}, nil, err
 	}
 	if len(stored) < int(m.size) {
-		return truncated("a compressed grain", offset, grainMarker+int64(m.size))
+		return image.Piece{}, nil, truncated("a compressed grain", offset, grainMarker+int64(m.size))
 	}
-	piece, stored, err := h.compressedPiece(guest, stored)
-	if err != nil {
-		return err
-	}
-	return sink(piece, stored)
+	return h.compressedPiece(guest, stored)
 }

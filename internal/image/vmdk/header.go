@@ -171,12 +171,6 @@ func (h *header) parsePlaces(head []byte) error {
 	return nil
 }
 
-// corrupt makes the refusal of an image that contradicts its format.
-func corrupt(format string, args ...any) error {
-	return image.Refuse(image.CorruptImage, "the vmdk image is corrupt: "+format, args...)
-}
+func corrupt(format string, args ...any) error { return image.Corrupt(image.VMDK, format, args...) }
 
-// truncated makes the refusal of an image that ends too early.
-func truncated(what string, offset, n int64) error {
-	return image.Refuse(image.Truncated, "the vmdk image ends before %s, %d bytes at offset %d: it was cut off, as an interrupted upload does", what, n, offset)
-}
+func truncated(what string, offset, n int64) error { return image.CutOff(image.VMDK, what, offset, n) }

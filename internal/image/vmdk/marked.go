@@ -1,6 +1,7 @@
 package vmdk
 
 import (
+	"context"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -19,6 +20,7 @@ type marked struct {
 	sink   image.Sink
 	limit  int64 // of what is remembered, in bytes
 
+	start       int64 // of the pass; what lies before was seen by another one
 	at          int64 // of the next marker
 	expected    map[uint32]*expected
 	first       map[uint32]uint32   // of expected: the number by the sector of the first grain
@@ -33,9 +35,10 @@ type expected struct {
 	entries []uint32
 }
 
-func newMarked(f forward, w *window.Window, limits image.Limits, sink image.Sink) *marked {
+func newMarked(ctx context.Context, f forward, in image.Input, sink image.Sink) *marked {
 	return &marked{
-		forward: f, window: w, sink: sink, limit: limits.WithDefaults().MemoryBytes / 2, at: max(f.descriptor, f.overhead),
+		forward: f, window: window.New(ctx, in, image.VMDK, 0), sink: sink, limit: in.Limits.WithDefaults().MemoryBytes / 2,
+		start: in.Start, at: max(f.descriptor, f.overhead, in.Start),
 		expected: map[uint32]*expected{}, first: map[uint32]uint32{}, empty: map[uint32]struct{}{},
 	}
 }
@@ -90,12 +93,14 @@ func (p *marked) readGrain(m marker) error {
 	if err := p.expect(uint32(guest/p.covers()), guest%p.covers()/p.grain); err != nil {
 		return err
 	}
-	if err := p.emit(p.window, p.at, guest, m, p.sink); err != nil {
+	piece, stored, err := p.grainPiece(p.window, p.at, guest, m)
+	if err != nil {
 		return err
 	}
 	p.directories = nil
 	p.at += (grainMarker + int64(m.size) + sector - 1) / sector * sector
-	return nil
+	piece.Mark = p.at
+	return p.sink(piece, stored)
 }
 
 // expect remembers that the grain at p.at is an entry of the table with the given number.
@@ -149,15 +154,15 @@ func (p *marked) readTables(m marker) error {
 	return nil
 }
 
-// recognize finds out which part of the disk a table maps, by its first grain. A table that isn't as the markers say is
-// not an error before the directory names it.
+// recognize finds out which part of the disk a table maps, by its first grain behind the start of the pass. A table that
+// isn't as the markers say is not an error before the directory names it.
 func (p *marked) recognize(b []byte, at int64) error {
 	if at > math.MaxUint32 {
 		return nil
 	}
 	for i := range p.perTable {
 		e := p.entry(b, i)
-		if e == 0 {
+		if e == 0 || p.isBefore(e) {
 			continue
 		}
 		number, ok := p.first[e]
@@ -166,7 +171,7 @@ func (p *marked) recognize(b []byte, at int64) error {
 		}
 		want := p.expected[number]
 		for i := range p.entries(int64(number)) {
-			if p.entry(b, i) != want.entries[i] {
+			if e := p.entry(b, i); e != want.entries[i] && (want.entries[i] != 0 || !p.isBefore(e)) {
 				return nil
 			}
 		}
@@ -184,6 +189,9 @@ func (p *marked) recognize(b []byte, at int64) error {
 	p.empty[uint32(at)] = struct{}{}
 	return nil
 }
+
+// isBefore reports whether a sector of the image lies before the start of the pass.
+func (p *marked) isBefore(at uint32) bool { return int64(at)*sector < p.start }
 
 // readDirectory compares a grain directory with the tables that were seen.
 func (p *marked) readDirectory(m marker) error {
@@ -220,7 +228,7 @@ func (p *marked) isRight(number int64, at uint32) bool {
 		return at == p.seen[number]
 	}
 	_, empty := p.empty[at]
-	return at == 0 || empty
+	return at == 0 || empty || p.isBefore(at)
 }
 
 // readFooter looks at the footer, behind which the image must end.

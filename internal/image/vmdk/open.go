@@ -3,7 +3,6 @@ package vmdk
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"sync"
 
@@ -20,8 +19,7 @@ const footerLen = 3 * sector
 
 // view is an image that is read anywhere. Reads of compressed grains wait for each other.
 type view struct {
-	r      io.ReaderAt
-	length int64 // the image's, in bytes
+	image.File
 	header
 	places []byte // the grain directory
 
@@ -36,15 +34,16 @@ type view struct {
 // Open reads the header, where there is one the footer, and the grain directory of the image of the given length in
 // bytes. It answers an *image.Refused for an image that can't be read.
 func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error) {
-	head := make([]byte, max(0, min(length, image.HeadBytes)))
-	if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF { // a wrapped one is a failure
-		return nil, fmt.Errorf("read vmdk header: %w", err)
+	file := image.File{R: r, Length: length, Format: image.VMDK}
+	head, err := file.Head()
+	if err != nil {
+		return nil, err
 	}
 	h, err := parseBeginning(head, limits)
 	if err != nil {
 		return nil, err
 	}
-	v := &view{r: r, length: length, header: h, cache: map[int64][]byte{}, at: -1}
+	v := &view{File: file, header: h, cache: map[int64][]byte{}, at: -1}
 	if v.directory < 0 {
 		if err := v.readFooter(limits); err != nil {
 			return nil, err
@@ -53,17 +52,17 @@ func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error)
 	if v.tables == 0 {
 		return v, nil
 	}
-	v.places = make([]byte, min(v.tables*4, max(0, length)))
-	if int64(len(v.places)) < v.tables*4 {
-		return nil, truncated("its grain directory", v.directory, v.tables*4)
+	if n := v.tables * 4; v.directory > length-n { // before that many bytes are allocated
+		return nil, truncated("its grain directory", v.directory, n)
 	}
-	return v, v.readFull(v.places, v.directory, "its grain directory")
+	v.places = make([]byte, v.tables*4)
+	return v, v.ReadFull(v.places, v.directory, "its grain directory")
 }
 
 // readFooter finds the grain directory.
 func (v *view) readFooter(limits image.Limits) error {
 	b := make([]byte, footerLen)
-	if err := v.readFull(b, v.length-footerLen, "its footer"); err != nil {
+	if err := v.ReadFull(b, v.Length-footerLen, "its footer"); err != nil {
 		return err
 	}
 	if m := parseMarker(b); m.size != 0 || m.kind != markFooter {
@@ -113,20 +112,6 @@ func (h header) parseFooter(b []byte, limits image.Limits) (header, error) {
 	return footer, nil
 }
 
-// readFull reads all of p at offset of the image.
-func (v *view) readFull(p []byte, offset int64, what string) error {
-	if offset < 0 || offset > v.length-int64(len(p)) {
-		return truncated(what, max(offset, 0), int64(len(p)))
-	}
-	if n, err := v.r.ReadAt(p, offset); n < len(p) {
-		if err == io.EOF || err == io.ErrUnexpectedEOF { //nolint:errorlint // a wrapped one is a failure
-			return truncated(what, offset, int64(len(p)))
-		}
-		return fmt.Errorf("read %d bytes at offset %d of the vmdk image: %w", len(p), offset, err)
-	}
-	return nil
-}
-
 // Format implements image.Image.
 func (v *view) Format() image.Format { return image.VMDK }
 
@@ -143,7 +128,7 @@ func (v *view) table(number int64) ([]byte, error) {
 		return b, nil
 	}
 	b := make([]byte, v.tableLen())
-	if err := v.readFull(b, int64(at)*sector, "a grain table"); err != nil {
+	if err := v.ReadFull(b, int64(at)*sector, "a grain table"); err != nil {
 		return nil, err
 	}
 	if len(v.order) >= cachedTables {

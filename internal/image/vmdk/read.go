@@ -9,22 +9,7 @@ import (
 
 // ReadAt implements image.Image.
 func (v *view) ReadAt(p []byte, offset int64) (int, error) {
-	if offset < 0 {
-		return 0, fmt.Errorf("read at offset %d of the disk: it must not be negative", offset)
-	}
-	done := 0
-	for done < len(p) && offset < v.size {
-		n, err := v.readSome(p[done:], offset)
-		if err != nil {
-			return done, err
-		}
-		done += n
-		offset += int64(n)
-	}
-	if done < len(p) {
-		return done, io.EOF
-	}
-	return done, nil
+	return image.ReadParts(p, offset, v.size, v.readSome)
 }
 
 // readSome reads the disk at offset, up to the end of a grain or of a hole.
@@ -41,7 +26,7 @@ func (v *view) readSome(p []byte, offset int64) (int, error) {
 	within := offset % v.grain
 	p = p[:min(int64(len(p)), int64(v.grainLen(offset-within))-within)]
 	if !v.compressed {
-		return len(p), v.readFull(p, int64(at)*sector+within, "the data")
+		return len(p), v.ReadFull(p, int64(at)*sector+within, "the data")
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -82,7 +67,7 @@ func (v *view) decode(offset, guest int64) error {
 	}
 	v.at = -1
 	var head [sector]byte
-	if err := v.readFull(head[:grainMarker], offset, "a compressed grain"); err != nil {
+	if err := v.ReadFull(head[:grainMarker], offset, "a compressed grain"); err != nil {
 		return err
 	}
 	m := parseMarker(head[:])
@@ -90,7 +75,7 @@ func (v *view) decode(offset, guest int64) error {
 		return err
 	}
 	stored := make([]byte, m.size)
-	if err := v.readFull(stored, offset+grainMarker, "a compressed grain"); err != nil {
+	if err := v.ReadFull(stored, offset+grainMarker, "a compressed grain"); err != nil {
 		return err
 	}
 	p, stored, err := v.compressedPiece(guest, stored)

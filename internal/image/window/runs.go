@@ -33,7 +33,7 @@ type Runs struct {
 
 	limit int
 	list  []Run
-	from  int64 // blocks before it were served
+	from  int64 // blocks before it were served, or are not wanted
 	cut   int64 // blocks from it on are forgotten
 }
 
@@ -42,6 +42,9 @@ func NewRuns(format image.Format, stride uint32, limits image.Limits, canForget 
 	limit := max(limits.WithDefaults().MemoryBytes/2/runCost, 16)
 	return &Runs{Stride: stride, Format: format, CanForget: canForget, limit: int(limit), cut: math.MaxInt64}
 }
+
+// SkipBefore leaves out the blocks that are added from now on and lie before at.
+func (r *Runs) SkipBefore(at int64) { r.from = at }
 
 // Add adds a block of the disk that lies at the given place of the image.
 func (r *Runs) Add(at uint32, block int64) error {
@@ -68,7 +71,7 @@ func (r *Runs) Add(at uint32, block int64) error {
 // shed forgets the half of the runs that lies farther away. A run that goes on behind the cut is cut there.
 func (r *Runs) shed() error {
 	if !r.CanForget {
-		return NeedsRandom(r.Format)
+		return image.NeedsRandom(r.Format)
 	}
 	r.sort()
 	keep := len(r.list) / 2
@@ -76,7 +79,7 @@ func (r *Runs) shed() error {
 		keep--
 	}
 	if keep == 0 {
-		return image.Refuse(image.CorruptImage, "the %s image is corrupt: more than %d parts of its disk are stored in the same place", r.Format, len(r.list)/2)
+		return image.Corrupt(r.Format, "more than %d parts of its disk are stored in the same place", len(r.list)/2)
 	}
 	r.cut = int64(r.list[keep].At)
 	r.list = r.list[:keep]
@@ -104,16 +107,21 @@ func (r *Runs) sort() {
 	})
 }
 
-// Each gathers the blocks and hands them to serve in the order of the image. gather adds all blocks; it is called again
-// for what was forgotten.
-func (r *Runs) Each(gather func() error, serve func(Run) error) error {
+// Each gathers the blocks and hands them to serve in the order of the image, together with where the next one lies:
+// from there on blocks are served later, and none before it. Behind the last one that is math.MaxInt64. gather adds all
+// blocks; it is called again for what was forgotten.
+func (r *Runs) Each(gather func() error, serve func(run Run, next int64) error) error {
 	for {
 		if err := gather(); err != nil {
 			return err
 		}
 		r.sort()
-		for _, run := range r.list {
-			if err := serve(run); err != nil {
+		for i, run := range r.list {
+			next := r.cut
+			if i+1 < len(r.list) {
+				next = int64(r.list[i+1].At)
+			}
+			if err := serve(run, next); err != nil {
 				return err
 			}
 		}

@@ -42,11 +42,14 @@ type Window struct {
 	againAt int64
 }
 
-// New answers the window on in.Stream. It keeps up to half of in.Limits.MemoryBytes. The image's first bytes, as many as
+// New answers the window on in.Stream, which begins at in.Start. It keeps up to half of in.Limits.MemoryBytes. The image's first bytes, as many as
 // front says, hold nothing but metadata as far as its header can be believed, so they are given up without a word where
 // memory ends.
 func New(ctx context.Context, in image.Input, format image.Format, front int64) *Window {
-	return &Window{ctx: ctx, in: in, format: format, limit: in.Limits.WithDefaults().MemoryBytes / 2, front: front}
+	return &Window{
+		ctx: ctx, in: in, format: format, limit: in.Limits.WithDefaults().MemoryBytes / 2, front: front,
+		base: in.Start, start: in.Start, end: in.Start,
+	}
 }
 
 // Bytes answers n bytes of the image at offset, or fewer where the image ends before; they are valid until the next
@@ -154,9 +157,6 @@ func (w *Window) slice(offset, end int64) []byte {
 
 // readAgain reads a part of the image out of turn.
 func (w *Window) readAgain(offset int64, n int) ([]byte, error) {
-	if w.in.Random == nil {
-		return nil, NeedsRandom(w.format)
-	}
 	if w.again != nil && offset >= w.againAt && offset+int64(n) <= w.againAt+int64(len(w.again)) {
 		return w.again[offset-w.againAt:][:n], nil
 	}
@@ -169,15 +169,10 @@ func (w *Window) readAgain(offset int64, n int) ([]byte, error) {
 	}
 	b := w.buffer[:size]
 	w.again = nil
-	got, err := w.in.Random.ReadAt(b, offset)
-	if err != nil && err != io.EOF { // a wrapped one is a failure
-		return nil, fmt.Errorf("read %d bytes at offset %d of the %s image again: %w", size, offset, w.format, err)
+	got, err := w.in.ReadAgain(b, offset, w.format)
+	if err != nil {
+		return nil, err
 	}
 	w.again, w.againAt = b[:got], offset
 	return b[:min(got, n)], nil
-}
-
-// NeedsRandom is the refusal of a layout that one pass can't decode.
-func NeedsRandom(format image.Format) error {
-	return image.Refuse(image.NeedsRandomAccess, "the %s image has its tables behind the data that they describe, or more of them than fit the memory, and its source can't be read at any place: serve it from a server that answers range requests, or rewrite it with 'qemu-img convert -O qcow2 IN OUT'", format)
 }
