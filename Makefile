@@ -60,7 +60,7 @@ verify: go ## Check that generated files are current, and formatting and go vet
 	$(call generate-into,.cache/verify)
 	@diff -r .cache/verify/config/crd config/crd && diff .cache/verify/api/v1alpha1/zz_generated.deepcopy.go api/v1alpha1/zz_generated.deepcopy.go \
 		|| { echo "Generated files are out of date: run make generate and commit what it changes."; exit 1; }
-	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "Not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "Not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 	go vet -tags 'apiserver e2e lifecycle' ./...
 
 lab-up: go ## Start the lab: a real two-node Kubernetes on this machine (about 15 minutes the first time, it builds it)

@@ -34,7 +34,7 @@ func TestTheInstallationHoldsWhatItShouldInTheOrderOfApplying(t *testing.T) {
 				"CustomResourceDefinition vmdisks.vmdisk.io",
 			},
 		},
-		"vmdisk's own objects, the namespace first and exactly one CDI object": {
+		"vmdisk's own objects, the namespace first, exactly one CDI object and its CDIConfig": {
 			objects: manifests,
 			want: []string{
 				"Namespace vmdisk",
@@ -53,6 +53,7 @@ func TestTheInstallationHoldsWhatItShouldInTheOrderOfApplying(t *testing.T) {
 				"Deployment vmdisk/vmdisk-controller",
 				"Service vmdisk/vmdisk-controller-metrics",
 				"CDI cdi",
+				"CDIConfig config",
 			},
 		},
 	}

@@ -24,17 +24,22 @@ func TestTheBundlesInstallWithKubectlAlone(t *testing.T) {
 		program := filepath.Join(cluster.BinDir(), "kubectl")
 		return run(t, dist, []string{"KUBECONFIG=" + kubeconfig}, append([]string{program}, arguments...)...)
 	}
-	for range 2 {
+	for round := range 2 {
 		kubectl("apply", "--server-side", "-f", "crds.yaml")
 		kubectl("wait", "--for=condition=Established", "-f", "crds.yaml")
 		kubectl("apply", "--server-side", "-f", "install.yaml")
+		if round == 0 { // what the controller writes must not be in the way of an upgrade, nor be lost by it
+			kubectl("patch", "cdiconfig", "config", "--type=merge", "--field-manager=vmdisk", "-p",
+				`{"spec":{"preallocation":true},"status":{"filesystemOverhead":{"global":"0.06"}}}`)
+		}
 	}
-	type view struct{ Phase, Image string }
+	type view struct{ Phase, Config, Image string }
 	got := view{
-		Phase: kubectl("get", "cdi", "cdi", "-o", "jsonpath={.status.phase}"),
-		Image: kubectl("-n", "vmdisk", "get", "deployment", "vmdisk-controller", "-o", "jsonpath={.spec.template.spec.containers[0].image}"),
+		Config: kubectl("get", "cdiconfig", "config", "-o", "jsonpath={.spec.preallocation} {.status.filesystemOverhead.global}"),
+		Phase:  kubectl("get", "cdi", "cdi", "-o", "jsonpath={.status.phase}"),
+		Image:  kubectl("-n", "vmdisk", "get", "deployment", "vmdisk-controller", "-o", "jsonpath={.spec.template.spec.containers[0].image}"),
 	}
-	if diff := cmp.Diff(view{Phase: "Deployed", Image: "registry.example/vmdisk:v1"}, got); diff != "" {
+	if diff := cmp.Diff(view{Phase: "Deployed", Config: "true 0.06", Image: "registry.example/vmdisk:v1"}, got); diff != "" {
 		t.Errorf("what is installed (-want +got):\n%s", diff)
 	}
 }

@@ -22,6 +22,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop)  // whoever asks twice does not want to wait for what is being cleaned up
 	log.SetLogger(logr.Discard()) // the libraries' own chatter; what matters comes as errors
 	if err := command().ExecuteContext(ctx); err != nil {
 		if !errors.Is(err, suite.ErrFailed) { // that one has told everything, and its count is to be the last line
@@ -69,8 +70,11 @@ func command() *cobra.Command {
 // kubectl becomes kubectl, so that its exit status and its terminal are the caller's.
 func kubectl(args []string) error {
 	path := filepath.Join(cluster.BinDir(), "kubectl")
-	env := append(os.Environ(), "KUBECONFIG="+cluster.Kubeconfig())
-	err := syscall.Exec(path, append([]string{"kubectl"}, args...), env)
+	// Set, and not put behind the others: of two KUBECONFIGs kubectl takes the first, which would be another cluster's.
+	if err := os.Setenv("KUBECONFIG", cluster.Kubeconfig()); err != nil {
+		return fmt.Errorf("give kubectl the lab's kubeconfig: %w", err)
+	}
+	err := syscall.Exec(path, append([]string{"kubectl"}, args...), os.Environ())
 	if errors.Is(err, syscall.ENOENT) {
 		return fmt.Errorf("%s is not there: build the lab first with: go run ./lab build", path)
 	}

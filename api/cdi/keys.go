@@ -31,6 +31,10 @@ const (
 	CloneStrategyAnnotation = "cdi.kubevirt.io/clone-strategy"
 )
 
+// MinimumClaimSize on a StorageProfile: the smallest claim that the class can serve, such as "4Gi". vmdisk sets it on the profiles of
+// drivers that are known to have one; administrators may change it.
+const MinimumClaimSize = "cdi.kubevirt.io/minimumSupportedPvcSize"
+
 // Annotations that vmdisk writes and others read.
 const (
 	// PodPhase on a claim: the phase of its last worker.

@@ -150,6 +150,15 @@ func TestControllers(t *testing.T) {
 			return c.Status.FilesystemOverhead != nil && c.Status.FilesystemOverhead.StorageClass["replicated"] == "0.06"
 		})
 	})
+	t.Run("the CDIConfig comes back when somebody deletes it", func(t *testing.T) {
+		p := plane{p.Client, t}
+		old := until(p, named(&cdiv1.CDIConfig{}, "", "config"), "config", there)
+		if err := p.Delete(t.Context(), old); err != nil {
+			t.Fatal(err)
+		}
+		before := old.UID
+		until(p, named(&cdiv1.CDIConfig{}, "", "config"), "new config", func(c *cdiv1.CDIConfig) bool { return c.UID != before && c.Status.FilesystemOverhead != nil })
+	})
 	t.Run("a disk is made, filled and ready", func(t *testing.T) { importADisk(plane{p.Client, t}) })
 	t.Run("a quota's refusal is told, and room lets the disk go on", func(t *testing.T) { waitForQuota(plane{p.Client, t}) })
 }

@@ -44,7 +44,7 @@ type Request struct {
 	Owner      metav1.OwnerReference
 	Job        job.Spec
 	Mounts     []Mount
-	// Config is nil until its controller has made it.
+	// Config is the configuration in force; nil stands for its defaults.
 	Config   *cdiv1.CDIConfig
 	Settings Settings
 }

@@ -40,6 +40,8 @@ type Description struct {
 	Length int64
 	// Ranges says that it can be read from any offset, and more than once.
 	Ranges bool
+	// Once says that it passes by once: a second Open is an error, also one from the beginning.
+	Once bool
 	// Validator changes when the object does; empty where the source has none.
 	Validator string
 }
@@ -71,6 +73,12 @@ const (
 	Timeout            Reason = "Timeout"
 	Changed            Reason = "SourceChanged"
 	BadAnswer          Reason = "BadAnswer"
+	// NotAFile: a path is neither a file nor a block device.
+	NotAFile Reason = "NotAFile"
+	// ReadFailed: the operating system couldn't read a file, a device or a pipe.
+	ReadFailed Reason = "ReadFailed"
+	// ForwardOnly: the object can be read from its beginning only, and that isn't enough for what was asked.
+	ForwardOnly Reason = "ForwardOnly"
 )
 
 // Error says that a source did not deliver.

@@ -39,7 +39,7 @@ func TestEveryTargetForgetsWhatWasThere(t *testing.T) {
 		},
 		"a preallocated file": {
 			open: func() (Target, error) {
-				return OpenFile(FileOptions{Path: file, SizeBytes: diskBytes, Preallocate: true})
+				return OpenFile(FileOptions{Path: file, SizeBytes: diskBytes, Preallocation: Falloc})
 			},
 			read: func() ([]byte, error) { return os.ReadFile(file) },
 		},
@@ -100,11 +100,11 @@ func TestEveryTargetForgetsWhatWasThere(t *testing.T) {
 }
 
 func TestAFileIsSparseUnlessPreallocated(t *testing.T) {
-	for name, preallocate := range map[string]bool{"sparse": false, "preallocated": true} {
+	for name, preallocation := range map[string]Preallocation{"sparse": Sparse, "allocated": Falloc, "written": Full} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "disk.img")
 			defer syscall.Umask(syscall.Umask(0o077))
-			x, err := OpenFile(FileOptions{Path: path, SizeBytes: 64 << 20, Preallocate: preallocate})
+			x, err := OpenFile(FileOptions{Path: path, SizeBytes: 64 << 20, Preallocation: preallocation})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,19 +116,88 @@ func TestAFileIsSparseUnlessPreallocated(t *testing.T) {
 				t.Fatal(err)
 			}
 			allocated := info.Sys().(*syscall.Stat_t).Blocks * 512
-			if info.Size() != 64<<20 || info.Mode() != 0o660 || preallocate != (allocated >= 64<<20) {
+			if info.Size() != 64<<20 || info.Mode() != 0o660 || (preallocation != Sparse) != (allocated >= 64<<20) {
 				t.Errorf("%d bytes, mode %v, %d allocated", info.Size(), info.Mode(), allocated)
 			}
 		})
 	}
 }
 
+// TestAWholeFileHasItsNameOnlyAtTheEnd looks into the directory at each step.
+func TestAWholeFileHasItsNameOnlyAtTheEnd(t *testing.T) {
+	for name, old := range map[string]string{"where nothing was": "", "in place of another": "old"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "disk.img")
+			if old != "" {
+				if err := os.WriteFile(path, []byte(old), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, commit := range []bool{false, true} {
+				x, err := OpenFile(FileOptions{Path: path, SizeBytes: Unknown, Whole: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := x.Clear(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := x.WriteAt([]byte("new"), 4096); err != nil {
+					t.Fatal(err)
+				}
+				if b, _ := os.ReadFile(path); string(b) != old { // there may be none
+					t.Errorf("before Commit it holds %q", b)
+				}
+				if commit {
+					err = errors.Join(x.(Resizer).Resize(8192), x.Commit())
+				}
+				if err := errors.Join(err, x.Close()); err != nil {
+					t.Fatal(err)
+				}
+				entries, err := os.ReadDir(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := old != "" || commit; len(entries) != 1 && want || len(entries) != 0 && !want {
+					t.Errorf("commit %v: the directory holds %v", commit, entries)
+				}
+			}
+			want := append(make([]byte, 4096), append([]byte("new"), make([]byte, 4093)...)...)
+			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("it holds %d bytes that are not the right ones, %v", len(got), err)
+			}
+		})
+	}
+}
+
+// TestAZeroedDeviceIsNotClearedOnce shows that its bytes stay, which is what its owner vouches for, but not those of a
+// first attempt.
+func TestAZeroedDeviceIsNotClearedOnce(t *testing.T) {
+	device := loopDevice(t, dirty(diskBytes))
+	x, err := OpenBlock(BlockOptions{Path: device, SizeBytes: Unknown, Zeroed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	if x.Size() != diskBytes {
+		t.Errorf("size %d", x.Size())
+	}
+	for attempt, want := range [][]byte{dirty(diskBytes), make([]byte, diskBytes)} {
+		if err := errors.Join(x.Clear(t.Context()), x.Commit()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(device); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("after Clear %d it holds other bytes, %v", attempt+1, err)
+		}
+	}
+}
+
 // TestADeviceIsThinUnlessPreallocated looks at the file behind a loop device, which is sparse as a thin volume is.
 func TestADeviceIsThinUnlessPreallocated(t *testing.T) {
-	for name, preallocate := range map[string]bool{"thin": false, "preallocated": true} {
+	for name, preallocation := range map[string]Preallocation{"thin": Sparse, "allocated": Falloc, "written": Full} {
 		t.Run(name, func(t *testing.T) {
 			device := loopDevice(t, make([]byte, diskBytes))
-			x, err := OpenBlock(BlockOptions{Path: device, SizeBytes: diskBytes, Preallocate: preallocate})
+			x, err := OpenBlock(BlockOptions{Path: device, SizeBytes: diskBytes, Preallocation: preallocation})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -140,7 +209,7 @@ func TestADeviceIsThinUnlessPreallocated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if allocated := info.Sys().(*syscall.Stat_t).Blocks * 512; preallocate != (allocated >= diskBytes) {
+			if allocated := info.Sys().(*syscall.Stat_t).Blocks * 512; (preallocation != Sparse) != (allocated >= diskBytes) {
 				t.Errorf("%d of %d bytes are allocated", allocated, diskBytes)
 			}
 		})
@@ -193,7 +262,7 @@ func TestEveryWayOfMakingZerosMakesZeros(t *testing.T) {
 func list(f ...func(offset, n int64) error) []func(offset, n int64) error { return f }
 
 func TestADeviceThatFailsIsNotTakenForZero(t *testing.T) {
-	b := &block{path: "/dev/x", size: diskBytes}
+	b := &block{path: "/dev/x", size: diskBytes, sector: 512}
 	err := b.clear(t.Context(), list(func(int64, int64) error { return unix.EIO }, func(int64, int64) error { return nil }))
 	requireError(t, err, Error{Reason: IO, Message: "make 5243392 bytes zero at offset 0 of /dev/x: input/output error"})
 }
@@ -201,7 +270,7 @@ func TestADeviceThatFailsIsNotTakenForZero(t *testing.T) {
 func TestClearStopsWhenTheContextIsDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	b := &block{path: "/dev/x", size: diskBytes}
+	b := &block{path: "/dev/x", size: diskBytes, sector: 512}
 	if err := b.clear(ctx, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}

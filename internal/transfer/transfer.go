@@ -28,7 +28,13 @@ const patience = 10 * time.Second
 // Job is one transfer.
 type Job struct {
 	Source source.Source
+	// Target is the disk to be filled; nil where only the image tells how large it is to be, see Make.
 	Target target.Target
+	// Make makes the target, where Target is nil, for a disk of so many bytes, which may be image.Unknown. A target.Resizer
+	// of another length is made as long as the disk. Whoever calls Run closes it.
+	Make func(size int64) (target.Target, error)
+	// Format is what the image must be; empty: whatever it is.
+	Format image.Format
 	// Checksum is over the source's bytes as served. The zero Checksum expects nothing.
 	Checksum stream.Checksum
 	// Limits bound what the image can make us do.
@@ -85,6 +91,7 @@ type transfer struct {
 	again   int64             // bytes that were read by a body before this one
 	pool    *pool
 	done    int64 // bytes of the disk that were handed over
+	end     int64 // where on the disk the last of them lies
 }
 
 func (t *transfer) run(ctx context.Context) error {
@@ -95,6 +102,12 @@ func (t *transfer) run(ctx context.Context) error {
 	if whole, err = t.begin(whole); err != nil {
 		return err
 	}
+	size := t.forward.Size()
+	if t.Target == nil {
+		if t.Target, err = t.Make(size); err != nil {
+			return err
+		}
+	}
 	if least := image.AtLeast(t.forward); least > t.Target.Size() {
 		return t.tooLarge(least)
 	}
@@ -102,7 +115,7 @@ func (t *transfer) run(ctx context.Context) error {
 	if err := t.Target.Clear(ctx); err != nil {
 		return err
 	}
-	if t.Now().Sub(started) > patience {
+	if t.Now().Sub(started) > patience && !t.description.Once {
 		if whole, err = t.open(ctx); err != nil {
 			return err
 		}
@@ -110,8 +123,13 @@ func (t *transfer) run(ctx context.Context) error {
 	if err := t.copy(ctx, whole); err != nil {
 		return err
 	}
-	if size := t.forward.Size(); size > t.Target.Size() { // known only now, and nothing was stored behind the target's end
-		return t.tooLarge(size)
+	if known := t.forward.Size(); known > t.Target.Size() { // only now, and nothing was stored behind the target's end
+		return t.tooLarge(known)
+	}
+	if r, ok := t.Target.(target.Resizer); ok && size == image.Unknown && t.Make != nil {
+		if err := r.Resize(t.size()); err != nil {
+			return err
+		}
 	}
 	if err := t.Target.Commit(); err != nil {
 		return err
@@ -133,11 +151,11 @@ func (t *transfer) begin(whole io.Reader) (io.Reader, error) {
 			want = more
 			continue
 		}
-		var random io.ReaderAt
+		beginning := formats.Beginning{Head: head, Length: t.description.Length}
 		if t.random != nil {
-			random = t.random
+			beginning.Random = t.random
 		}
-		t.forward, err = formats.Begin(head, t.description.Length, random, t.Limits)
+		t.forward, err = formats.BeginAs(t.Format, beginning, t.Limits)
 		return whole, err
 	}
 }
@@ -205,8 +223,17 @@ func (t *transfer) sink(p image.Piece, stored []byte) error {
 		return t.tooLarge(end)
 	}
 	t.done += int64(p.Len)
+	t.end = max(t.end, p.Offset+int64(p.Len))
 	t.progress()
 	return t.pool.put(p, stored)
+}
+
+// size is the length of the disk in bytes, at the end also where only the end tells. It has whole sectors.
+func (t *transfer) size() int64 {
+	if size := t.forward.Size(); size != image.Unknown {
+		return size
+	}
+	return (t.end + image.SectorSize - 1) / image.SectorSize * image.SectorSize
 }
 
 func (t *transfer) tooLarge(size int64) error {
@@ -245,10 +272,7 @@ func (t *transfer) report() Report {
 	}
 	if t.forward != nil {
 		r.Format = t.forward.Format()
-		r.VirtualBytes = max(t.forward.Size(), 0)
-		if t.forward.Size() == image.Unknown {
-			r.VirtualBytes = t.done
-		}
+		r.VirtualBytes = t.size()
 	}
 	return r
 }

@@ -133,12 +133,20 @@ func runHTTP(ctx context.Context, spec job.Spec, o Options, p *printer) (report 
 func openTarget(t job.Target) (target.Target, error) {
 	switch t.Kind {
 	case job.File:
-		return target.OpenFile(target.FileOptions{Path: t.Path, SizeBytes: t.SizeBytes, AllowSmaller: t.AllowSmaller, Preallocate: t.Preallocate})
+		return target.OpenFile(target.FileOptions{Path: t.Path, SizeBytes: t.SizeBytes, AllowSmaller: t.AllowSmaller, Preallocation: preallocation(t, target.Falloc)})
 	case job.Block:
-		return target.OpenBlock(target.BlockOptions{Path: t.Path, SizeBytes: t.SizeBytes, Preallocate: t.Preallocate})
+		return target.OpenBlock(target.BlockOptions{Path: t.Path, SizeBytes: t.SizeBytes, Preallocation: preallocation(t, target.Full)})
 	default:
 		return nil, broken("the job's target is of kind %q; file and block are known", t.Kind)
 	}
+}
+
+// preallocation is the given one where the job asks for any.
+func preallocation(t job.Target, p target.Preallocation) target.Preallocation {
+	if t.Preallocate {
+		return p
+	}
+	return target.Sparse
 }
 
 func firstError(first, second error) error {

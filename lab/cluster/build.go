@@ -61,7 +61,7 @@ func ownPrograms() []string {
 // Build installs the Debian packages that are missing and builds every program of the lab into BinDir. The first time
 // takes about a quarter of an hour on two cores; after that, seconds.
 func Build(ctx context.Context, o Options) error {
-	unlock, err := lock(o)
+	unlock, err := lock(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -101,6 +101,10 @@ func (m module) build(ctx context.Context, o Options, root string) error {
 	stampFile := filepath.Join(BinDir(), "."+filepath.Base(m.dir)+".stamp")
 	if content, err := os.ReadFile(stampFile); err == nil && string(content) == stamp && m.built() {
 		return nil
+	}
+	// Else a build that is cut short in the middle of a program would leave the stamp of the one before.
+	if err := removeFile(stampFile); err != nil {
+		return err
 	}
 	o.say("building %s (minutes the first time)", m.dir)
 	started := time.Now()

@@ -9,14 +9,18 @@
 package cluster
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+	"slices"
+
+	"vmdisk.io/vmdisk/lab/lockfile"
 )
 
 const (
@@ -38,9 +42,6 @@ const (
 	etcdPeerURL = "http://127.0.0.1:12380"
 	apiPort     = "6443"
 )
-
-// HostAddress is an address of the host that every pod can reach, for servers that tests run outside of the cluster.
-const HostAddress = hostAddress
 
 // NodeNames are the lab's nodes.
 func NodeNames() []string { return []string{"node-a", "node-b"} }
@@ -75,7 +76,7 @@ func Dir() string {
 
 // BinDir holds the built programs: etcd, kube-apiserver and kubectl among them, so that controller-runtime's envtest can
 // take it as its BinaryAssetsDirectory.
-func BinDir() string { return filepath.Join(Dir(), "bin") }
+func BinDir() string { return filepath.Join(Dir(), binName) }
 
 // Kubeconfig is the path of the administrator's kubeconfig; the file exists while a lab is up.
 func Kubeconfig() string { return filepath.Join(Dir(), "kubeconfig") }
@@ -87,7 +88,7 @@ func KubeletDir(node string) string { return filepath.Join(Dir(), node, "kubelet
 func CSIDir() string { return filepath.Join(Dir(), "csi") }
 
 // Logs is the directory of the components' logs; the ones of the run before are in logs.old beside it.
-func Logs() string { return filepath.Join(Dir(), "logs") }
+func Logs() string { return filepath.Join(Dir(), logsName) }
 
 // labName begins the names of what a lab has outside of its directory. A lab in another directory has another one, so
 // that it can run inside of namespaces of its own (for processes, mounts and the network) beside the machine's.
@@ -105,24 +106,49 @@ func within(parts ...string) string {
 }
 
 // lock makes the caller the only command that changes the lab, until it calls the returned function or ends.
-func lock(o Options) (unlock func(), err error) {
+func lock(ctx context.Context, o Options) (unlock func(), err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the lab needs root (it mounts, makes network devices and runs containers): run it as root or with sudo -E")
+	}
+	if err := requireOwn(Dir()); err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(Dir(), 0o755); err != nil {
 		return nil, fmt.Errorf("make the lab's directory: %w", err)
 	}
-	f, err := os.OpenFile(within("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	path := within(lockName)
+	f, err := lockfile.Take(ctx, path, func() { o.say("waiting for another lab command to end (it holds %s)", path) })
 	if err != nil {
-		return nil, fmt.Errorf("open the lab's lock: %w", err)
-	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		o.say("waiting for another lab command to end (it holds %s)", f.Name())
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
+		return nil, fmt.Errorf("keep other lab commands away: %w", err)
 	}
 	return func() { _ = f.Close() }, nil // closing gives the lock back; nothing was written
+}
+
+// What stays in the lab's directory while no lab is up.
+const (
+	lockName = "lock"
+	binName  = "bin"
+	logsName = "logs"
+	oldName  = "logs.old"
+)
+
+// requireOwn refuses a directory that holds other things than a lab's: taking the lab down removes all that is in it. A lab's
+// directory is known by its lock, which comes first and always stays; one that holds nothing but programs can become one.
+func requireOwn(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look into the lab's directory: %w", err)
+	}
+	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == lockName }) {
+		return nil
+	}
+	for _, entry := range entries {
+		if entry.Name() != binName {
+			return fmt.Errorf("LAB_DIR is %s, which holds other things (%s) that the lab would remove: name an empty or a new directory", dir, entry.Name())
+		}
+	}
+	return nil
 }

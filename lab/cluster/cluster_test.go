@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,6 +68,34 @@ func TestBelongingFollowsLoopDevicesThatLieOnLoopDevices(t *testing.T) {
 	got := belonging([]loop{kubelets, others, volume}, "/lab")
 	if diff := cmp.Diff([]loop{volume, kubelets}, got, cmp.AllowUnexported(loop{})); diff != "" {
 		t.Errorf("the lab's loop devices (-want +got):\n%s", diff)
+	}
+}
+
+func TestADirectoryOfSomethingElseIsNoLabs(t *testing.T) {
+	tests := map[string]struct {
+		holds   []string
+		refused bool
+	}{
+		"an empty one can become a lab's":            {},
+		"one with built programs can become a lab's": {holds: []string{"bin"}},
+		"a lab's is known by its lock":               {holds: []string{"lock", "bin", "etcd", "node-a"}},
+		"somebody's home is left alone":              {holds: []string{"bin", "thesis.txt"}, refused: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, name := range test.holds {
+				if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := requireOwn(dir); (err != nil) != test.refused {
+				t.Errorf("got %v, want it refused: %t", err, test.refused)
+			}
+		})
+	}
+	if err := requireOwn(filepath.Join(t.TempDir(), "new")); err != nil {
+		t.Errorf("a new directory is refused: %v", err)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // Down stops the lab and removes everything of it except the built programs and the logs, whatever state it is in. What
 // isn't there is removed already.
 func Down(ctx context.Context, o Options) error {
-	unlock, err := lock(o)
+	unlock, err := lock(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func Down(ctx context.Context, o Options) error {
 	if err := clean(ctx, o); err != nil {
 		return err
 	}
-	o.say("the lab is down after %s; its programs (%s) and logs (%s) are kept", time.Since(started).Round(100*time.Millisecond), BinDir(), within("logs.old"))
+	o.say("the lab is down after %s; its programs (%s) and logs (%s) are kept", time.Since(started).Round(100*time.Millisecond), BinDir(), within(oldName))
 	return nil
 }
 
@@ -94,11 +94,11 @@ func removeState() error {
 		return fmt.Errorf("remove the lab's files: %w", err)
 	}
 	if _, err := os.Stat(Logs()); err == nil {
-		errs = append(errs, os.RemoveAll(within("logs.old")), os.Rename(Logs(), within("logs.old")))
+		errs = append(errs, os.RemoveAll(within(oldName)), os.Rename(Logs(), within(oldName)))
 	}
 	for _, entry := range entries {
 		switch entry.Name() {
-		case "bin", "lock", "logs", "logs.old":
+		case binName, lockName, logsName, oldName:
 			continue
 		}
 		errs = append(errs, os.RemoveAll(within(entry.Name())))

@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,9 +51,10 @@ func unescape(s string) string {
 }
 
 // unmountAll unmounts everything under the lab's directory and detaches the loop devices whose files are there. The
-// two hold each other: kubelets put loop devices onto mounted device nodes of loop devices.
+// two hold each other: kubelets put loop devices onto mounted device nodes of loop devices. What a killed process still
+// holds is let go of a moment after its end, so this tries for a while.
 func unmountAll() error {
-	for range 10 {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		if err := detachLoops(); err != nil {
 			return err
 		}
@@ -68,6 +70,9 @@ func unmountAll() error {
 		if len(points) == 0 && len(loops) == 0 {
 			return nil
 		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("mounts or loop devices under %s keep coming back; somebody still uses them: see findmnt -R and losetup -l", Dir())
+		}
 		for _, point := range points {
 			err := unix.Unmount(point, 0)
 			if errors.Is(err, unix.EBUSY) {
@@ -78,7 +83,6 @@ func unmountAll() error {
 			}
 		}
 	}
-	return fmt.Errorf("mounts or loop devices under %s keep coming back; somebody still uses them: see findmnt -R and losetup -l", Dir())
 }
 
 // loop is one loop device in use.

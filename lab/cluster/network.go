@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -22,15 +23,32 @@ func podRanges() map[string]podRange {
 	}
 }
 
-// sysctls that pods' traffic and two kubelets need. What a machine allows beyond the minimum stays as it is.
-func sysctls() []struct{ path, value string } {
-	return []struct{ path, value string }{
-		{"net/ipv4/ip_forward", "1"},
+// sysctls that pods' traffic and two kubelets need, with the least value that will do.
+func sysctls() map[string]int64 {
+	return map[string]int64{
+		"net/ipv4/ip_forward": 1,
 		// Pods of both nodes sit on one bridge: without this, traffic between them would pass the firewall unseen.
-		{"net/bridge/bridge-nf-call-iptables", "1"},
-		{"fs/inotify/max_user_instances", "8192"},
-		{"fs/inotify/max_user_watches", "524288"},
+		"net/bridge/bridge-nf-call-iptables": 1,
+		"fs/inotify/max_user_instances":      8192,
+		"fs/inotify/max_user_watches":        524288,
 	}
+}
+
+// raise sets a kernel's parameter, unless it is as high already: what a machine allows beyond that stays as it is.
+func raise(path string, least int64) error {
+	name := strings.ReplaceAll(path, "/", ".")
+	path = filepath.Join("/proc/sys", path)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read the kernel's %s: %w", name, err)
+	}
+	if now, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && now >= least {
+		return nil
+	}
+	if err := os.WriteFile(path, []byte(strconv.FormatInt(least, 10)), 0); err != nil {
+		return fmt.Errorf("set the kernel's %s to %d: %w", name, least, err)
+	}
+	return nil
 }
 
 // makeNetwork makes the pods' bridge with the host's address on it, and lets pods reach the world behind the host.
@@ -40,9 +58,9 @@ func makeNetwork(ctx context.Context) error {
 			return fmt.Errorf("make the kernel filter traffic on bridges: %w", err)
 		}
 	}
-	for _, s := range sysctls() {
-		if err := os.WriteFile(filepath.Join("/proc/sys", s.path), []byte(s.value), 0); err != nil {
-			return fmt.Errorf("set the kernel's %s to %s: %w", strings.ReplaceAll(s.path, "/", "."), s.value, err)
+	for path, least := range sysctls() {
+		if err := raise(path, least); err != nil {
+			return err
 		}
 	}
 	if _, err := os.Stat("/sys/class/net/" + bridge); errors.Is(err, fs.ErrNotExist) {

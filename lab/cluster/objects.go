@@ -1,20 +1,19 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"embed"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"vmdisk.io/vmdisk/lab/manifest"
 )
 
 //go:embed manifests
@@ -28,27 +27,6 @@ func newClient() (client.Client, error) {
 	return client.New(config, client.Options{})
 }
 
-// applyManifest makes the objects of one of the embedded manifests, or brings them up to date.
-func applyManifest(ctx context.Context, c client.Client, name string, replace *strings.Replacer) error {
-	content, err := manifests.ReadFile("manifests/" + name)
-	if err != nil {
-		return err
-	}
-	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(replace.Replace(string(content))), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("read manifest %s: %w", name, err)
-		}
-		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("vmdisk-lab"), client.ForceOwnership)
-		if err != nil {
-			return fmt.Errorf("apply %s %s of manifest %s: %w", object.GetKind(), object.GetName(), name, err)
-		}
-	}
-}
-
 // applyObjects makes everything that the lab has in the API server.
 func applyObjects(ctx context.Context, c client.Client) error {
 	image, err := dnsImage()
@@ -56,12 +34,18 @@ func applyObjects(ctx context.Context, c client.Client) error {
 		return err
 	}
 	for _, name := range []string{"cluster.yaml", "storage.yaml"} {
-		// A new API server answers before its namespaces and its own rights are all there.
-		err := poll(ctx, 30*time.Second, func(ctx context.Context) error {
-			return applyManifest(ctx, c, name, strings.NewReplacer("DNS_IMAGE", image))
-		})
+		content, err := manifests.ReadFile("manifests/" + name)
 		if err != nil {
-			return err
+			return fmt.Errorf("read manifest %s: %w", name, err)
+		}
+		objects, err := manifest.Decode(bytes.ReplaceAll(content, []byte("DNS_IMAGE"), []byte(image)))
+		if err != nil {
+			return fmt.Errorf("read manifest %s: %w", name, err)
+		}
+		// A new API server answers before its namespaces and its own rights are all there.
+		err = poll(ctx, 30*time.Second, func(ctx context.Context) error { return manifest.Apply(ctx, c, "vmdisk-lab", objects) })
+		if err != nil {
+			return fmt.Errorf("make the objects of manifest %s: %w", name, err)
 		}
 	}
 	return nil

@@ -28,7 +28,6 @@ const (
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
-	path        string // without extension
 }
 
 func pki(name string) string { return within("pki", name) }
@@ -119,7 +118,7 @@ func newAuthority(file, name string) (*authority, error) {
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
-	a := &authority{certificate: template, key: key, path: pki(file)}
+	a := &authority{certificate: template, key: key}
 	return a, a.sign(pki(file), template, key)
 }
 

@@ -14,7 +14,7 @@ import (
 // Up has the lab running from the current sources when it returns nil. A lab that is healthy stays as it is; one that
 // lacks a process gets it back; whatever else is found (half built, killed, other sources) ends in a new, empty cluster.
 func Up(ctx context.Context, o Options) error {
-	unlock, err := lock(o)
+	unlock, err := lock(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ func growMounted(device string, options []string) error {
 		return inUse(device)
 	}
 	staging := shown[0].Target
-	if err := unix.Unmount(staging, unix.UMOUNT_NOFOLLOW); errors.Is(err, unix.EBUSY) {
+	if err := unmount(staging); errors.Is(err, unix.EBUSY) {
 		return inUse(device)
 	} else if err != nil {
 		return fmt.Errorf("unmount %s to grow its filesystem: %w", staging, err)

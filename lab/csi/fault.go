@@ -57,16 +57,6 @@ func SetFaults(stateDir string, faults ...Fault) error {
 	return withFaults(stateDir, func([]Fault) ([]Fault, bool) { return faults, true })
 }
 
-// Faults returns what is set; a fault whose Count is used up is gone.
-func Faults(stateDir string) ([]Fault, error) {
-	var current []Fault
-	err := withFaults(stateDir, func(faults []Fault) ([]Fault, bool) {
-		current = faults
-		return nil, false
-	})
-	return current, err
-}
-
 // withFaults lets change see the faults and replace them, while no other process does the same.
 func withFaults(stateDir string, change func([]Fault) (replacement []Fault, replace bool)) error {
 	lock, err := os.OpenFile(filepath.Join(stateDir, "faults.lock"), os.O_CREATE|os.O_RDWR, 0o644)
@@ -95,7 +85,7 @@ func withFaults(stateDir string, change func([]Fault) (replacement []Fault, repl
 	return writeJSON(faultsFile(stateDir), replacement)
 }
 
-// take returns the fault that applies to the call, and counts it.
+// takeFault returns the fault that applies to the call, and counts it.
 func takeFault(stateDir string, c call) (Fault, bool, error) {
 	var taken Fault
 	var ok bool

@@ -51,7 +51,11 @@ func TestFaultsFailSomeCallsOfOneClaim(t *testing.T) {
 	want(t, codes.Unavailable, create("pvc-2", "bad"))
 	want(t, codes.Unavailable, create("pvc-2", "bad"))
 	want(t, codes.OK, create("pvc-2", "bad"))
-	left, err := Faults(h.config.StateDir)
+	var left []Fault
+	err := withFaults(h.config.StateDir, func(faults []Fault) ([]Fault, bool) {
+		left = faults
+		return nil, false
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -238,7 +239,12 @@ func (h *harness) roundTrip(driver, nodeName, id string, c *spec.VolumeCapabilit
 	if c.GetMount() != nil {
 		file = filepath.Join(file, "file")
 	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	// No program is started meanwhile: the driver is in this process, and its child would have the file open until it
+	// runs, which keeps the mount busy.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(file, []byte(text), 0o600)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		return err
 	}
 	if err := h.tryRelease(driver, nodeName, id); err != nil {

@@ -67,8 +67,14 @@ func loopOf(file string) (device string, ok bool, err error) {
 
 // attachLoop puts a loop device in front of file, or returns the one that is there.
 func attachLoop(file string) (string, error) {
-	if device, ok, err := loopOf(file); err != nil || ok {
-		return device, err
+	device, ok, err := loopOf(file)
+	if err != nil {
+		return "", err
+	}
+	if ok {
+		if ok, err = keepLoop(device, file); err != nil || ok {
+			return device, err
+		}
 	}
 	backing, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err != nil {
@@ -90,6 +96,27 @@ func attachLoop(file string) (string, error) {
 		return device, nil
 	}
 	return "", fmt.Errorf("attach a loop device to %s: every free device was taken by somebody else, %d times in a row", file, attachAttempts)
+}
+
+// keepLoop has the device stay in front of file. One that was detached while somebody had it open would go with its last
+// user, under whoever relies on it by then. It is false if the device is gone already.
+func keepLoop(device, file string) (kept bool, err error) {
+	err = onLoop(device, func(fd int) error {
+		info, err := unix.IoctlLoopGetStatus64(fd)
+		if err == nil && info.Flags&unix.LO_FLAGS_AUTOCLEAR != 0 {
+			info.Flags &^= unix.LO_FLAGS_AUTOCLEAR
+			err = unix.IoctlLoopSetStatus64(fd, info)
+		}
+		if errors.Is(err, unix.ENXIO) {
+			return nil
+		}
+		return err
+	}, "keep")
+	if err != nil {
+		return false, err
+	}
+	now, ok, err := loopOf(file)
+	return ok && now == device, err
 }
 
 // freeLoop returns the path of a loop device that nobody used a moment ago; the kernel makes one if need be.

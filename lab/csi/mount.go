@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -121,8 +122,22 @@ func unmountAll(target string) error {
 		if err != nil || !ok {
 			return err
 		}
-		if err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW); err != nil {
+		if err := unmount(target); err != nil {
 			return fmt.Errorf("unmount %s: %w", target, err)
+		}
+	}
+}
+
+// busyGrace is for how long a mount may be busy before we believe that somebody uses it.
+const busyGrace = time.Second
+
+// unmount removes one mount. For a moment a mount is busy that nobody uses: mkfs looks at every mount of the machine to see
+// whether its device is mounted, and a program that is just being started has a copy of our files until its exec.
+func unmount(target string) error {
+	for deadline := time.Now().Add(busyGrace); ; time.Sleep(10 * time.Millisecond) {
+		err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			return err
 		}
 	}
 }

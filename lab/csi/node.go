@@ -87,9 +87,9 @@ func (n *node) reachable(v volume) error {
 	return nil
 }
 
-// mountFilesystem mounts the device at target, with a filesystem made if there was none. What is mounted there from
-// this device stays; what is left from another one goes.
-func mountFilesystem(device, target string, flags []string) error {
+// ensureMounted has the device shown at target: mount is called unless it is there already. What another device has left
+// there goes first.
+func ensureMounted(device, target string, mount func() error) error {
 	mounted, ok, err := mountedAt(target)
 	if err != nil {
 		return err
@@ -100,13 +100,20 @@ func mountFilesystem(device, target string, flags []string) error {
 	if err := unmountAll(target); err != nil {
 		return err
 	}
-	if err := prepareExt4(device); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(target, 0o750); err != nil {
-		return fmt.Errorf("make the mount point: %w", err)
-	}
-	return mountExt4(device, target, flags)
+	return mount()
+}
+
+// mountFilesystem mounts the device at target, with a filesystem made if there was none.
+func mountFilesystem(device, target string, flags []string) error {
+	return ensureMounted(device, target, func() error {
+		if err := prepareExt4(device); err != nil {
+			return err
+		}
+		if err := makeDirectory(target); err != nil {
+			return err
+		}
+		return mountExt4(device, target, flags)
+	})
 }
 
 // NodeUnstageVolume unmounts, and frees the loop device once no node uses it.
@@ -158,25 +165,12 @@ func (n *node) NodePublishVolume(_ context.Context, r *spec.NodePublishVolumeReq
 	} else if staged, ok, err := mountedAt(source); err != nil || !ok || !staged.shows(device) {
 		return nil, errors.Join(err, status.Errorf(codes.FailedPrecondition, "volume %s is not mounted at its staging path %s", v.ID, source))
 	}
-	return &spec.NodePublishVolumeResponse{}, show(device, source, r.GetTargetPath(), r.GetReadonly(), makeTarget)
-}
-
-// show bind-mounts source, which shows the device, to target, unless the device is shown there already.
-func show(device, source, target string, readOnly bool, makeTarget func(string) error) error {
-	mounted, ok, err := mountedAt(target)
-	if err != nil {
-		return err
-	}
-	if ok && mounted.shows(device) {
-		return nil
-	}
-	if err := unmountAll(target); err != nil {
-		return err
-	}
-	if err := makeTarget(target); err != nil {
-		return err
-	}
-	return bindMount(source, target, readOnly)
+	return &spec.NodePublishVolumeResponse{}, ensureMounted(device, r.GetTargetPath(), func() error {
+		if err := makeTarget(r.GetTargetPath()); err != nil {
+			return err
+		}
+		return bindMount(source, r.GetTargetPath(), r.GetReadonly())
+	})
 }
 
 func makeDirectory(path string) error {

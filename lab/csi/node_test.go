@@ -157,6 +157,25 @@ func TestVolumesInUseSurviveARestart(t *testing.T) {
 	}
 }
 
+func TestAVolumeStagedAgainKeepsADeviceThatSomebodyHadOpen(t *testing.T) {
+	h := start(t)
+	id := h.create(plain, request("pvc-1", 4*mib, block(writer))).GetVolumeId()
+	h.use(plain, "node-a", id, block(writer))
+	somebody, err := os.Open(h.loopFor(id)) // a program that looks at new devices, say
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.release(plain, "node-a", id)
+	target := h.use(plain, "node-a", id, block(writer))
+	if err := somebody.Close(); err != nil {
+		t.Fatal(err)
+	}
+	writeAt(t, target, 0, "hello")
+	if got := readAt(t, h.backing(id), 0, 5); got != "hello" {
+		t.Errorf("the backing file reads %q where the device was written", got)
+	}
+}
+
 func TestCleanupAfterAKilledDriver(t *testing.T) {
 	h := start(t)
 	mounted := h.create(plain, request("pvc-1", 16*mib, filesystem(writer))).GetVolumeId()

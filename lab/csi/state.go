@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"vmdisk.io/vmdisk/lab/lockfile"
 )
 
 // volume is what the driver remembers of one volume. What the kernel knows (loop devices, mounts) is not in here.
@@ -62,24 +63,15 @@ func lockStateDir(ctx context.Context, stateDir string) (*os.File, error) {
 	if err := os.MkdirAll(stateDir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(stateDir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	ctx, cancel := context.WithTimeoutCause(ctx, lockWait, fmt.Errorf("not free within %s", lockWait))
+	defer cancel()
+	lock, err := lockfile.Take(ctx, filepath.Join(stateDir, "lock"), func() {
+		slog.Info("waiting for another driver process to end", "stateDir", stateDir)
+	})
 	if err != nil {
-		return nil, fmt.Errorf("lock the state directory: %w", err)
+		return nil, fmt.Errorf("use the state directory alone: %w: another driver process uses it, stop that one first", err)
 	}
-	for deadline := time.After(lockWait); ; {
-		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return lock, nil
-		}
-		err = fmt.Errorf("lock the state directory %s: %w: another driver process still uses it, stop that one first", stateDir, err)
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-deadline:
-			return nil, errors.Join(err, lock.Close())
-		case <-ctx.Done():
-			return nil, errors.Join(err, lock.Close())
-		}
-	}
+	return lock, nil
 }
 
 func loadState(stateDir string) (state, error) {

@@ -141,7 +141,7 @@ func makeBackingFile(path string, v volume) error {
 	if err != nil {
 		return fmt.Errorf("make the backing file: %w", err)
 	}
-	defer f.Close() // a lost write shows in Truncate, WriteAt or Sync below
+	defer f.Close() // what goes wrong shows in Truncate and WriteAt below
 	if err := f.Truncate(v.Bytes); err != nil {
 		return fmt.Errorf("give the backing file %d bytes: %w", v.Bytes, err)
 	}

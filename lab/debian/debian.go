@@ -38,7 +38,8 @@ func Ensure(ctx context.Context, out io.Writer, tools []Tool) error {
 }
 
 func aptGet(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-q"}, args...)...)
+	// A machine that has just started may be installing its updates: that is waited for, for so many seconds.
+	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-q", "-o", "DPkg::Lock::Timeout=300"}, args...)...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("apt-get %s: %w (it needs root and Debian's package sources): %s", args[0], err, strings.TrimSpace(string(output)))

@@ -34,8 +34,14 @@ const importLimit = 10 * time.Minute
 
 // Run plays the demo on a cluster that is up and has vmdisk installed, and returns nil only if all of it came out: one
 // claim, the quota never above it, the same bytes as qemu-img's, and a login prompt. It may be run again: it deletes
-// the disk of the run before, and leaves its own.
+// the disk of the run before, and leaves its own. However it ends, it says how to look around.
 func Run(ctx context.Context, o Options) error {
+	err := o.play(ctx)
+	o.farewell()
+	return err
+}
+
+func (o Options) play(ctx context.Context) error {
 	c, err := connect(o.Kubeconfig)
 	if err != nil {
 		return err
@@ -95,14 +101,14 @@ func (o Options) conclude(ctx context.Context, c client.Client, image Built, see
 	if err := seen.print(o.Out); err != nil {
 		return err
 	}
-	overQuota := seen.exceeds(ImageSize)
+	quota := seen.differs(ImageSize)
 	file, err := volumeFile(ctx, c, client.ObjectKey{Namespace: tenant, Name: diskName}, o.BackingFile)
 	if err != nil {
-		return errors.Join(overQuota, err)
+		return errors.Join(quota, err)
 	}
 	fmt.Fprintln(o.Out)
 	found, err := prove(ctx, file, image, o.Out)
-	if err := errors.Join(overQuota, err); err != nil {
+	if err := errors.Join(quota, err); err != nil {
 		return err
 	}
 	fmt.Fprintf(o.Out, `
@@ -112,7 +118,6 @@ All of it held:
   bytes    sha256 %s, as qemu-img makes them
   boot     "login:" after %s with %s; the volume was not written to
 `, seconds(took), found.sum, seconds(found.booted.Time), found.booted.Accelerator)
-	o.farewell()
 	return nil
 }
 
@@ -122,7 +127,7 @@ The lab is still up. To look around:
   export KUBECONFIG=%s PATH=$PATH:%s
   kubectl -n %s describe vmdisk %s
   kubectl -n %s get vmdisk,datavolume,pvc,pod,resourcequota
-  kubectl -n %s get events --sort-by=.lastTimestamp
+  kubectl -n %s events
   kubectl -n vmdisk logs deployment/vmdisk-controller
 To take it down: make lab-down
 `, o.Kubeconfig, filepath.Dir(o.Kubectl), tenant, diskName, tenant, tenant)

@@ -11,9 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"vmdisk.io/vmdisk/lab/debian"
+	"vmdisk.io/vmdisk/lab/lockfile"
 )
 
 const (
@@ -74,9 +73,12 @@ func Image(ctx context.Context, cacheDir string, out io.Writer) (Built, error) {
 		return Built{}, fmt.Errorf("make the cache directory: %w", err)
 	}
 	name := fmt.Sprintf("image-%s-r%d", sources.codename, recipe)
-	held, err := lock(ctx, out, filepath.Join(cacheDir, name+".lock"))
+	path := filepath.Join(cacheDir, name+".lock")
+	held, err := lockfile.Take(ctx, path, func() {
+		fmt.Fprintf(out, "waiting for another build of the image to end (it holds %s)\n", path)
+	})
 	if err != nil {
-		return Built{}, err
+		return Built{}, fmt.Errorf("keep other builds of the image away: %w", err)
 	}
 	defer held.Close() // which releases it; an error of that helps nobody
 	dir := filepath.Join(cacheDir, name)
@@ -194,33 +196,6 @@ func ConvertRaw(ctx context.Context, qcow2, raw string) error {
 		return fmt.Errorf("convert %s with qemu-img: %w", qcow2, err)
 	}
 	return nil
-}
-
-// lock takes an exclusive lock on path, which it creates. Closing the file releases it, and so does the end of the
-// process and of those that inherited the file.
-func lock(ctx context.Context, out io.Writer, path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock the image cache: %w", err)
-	}
-	for told := false; ; told = true {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return file, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, errors.Join(fmt.Errorf("lock the image cache: %w", err), file.Close())
-		}
-		if !told {
-			fmt.Fprintf(out, "waiting for another build of the image to end (it holds %s)\n", path)
-		}
-		// A blocking flock would not end with the context, and nothing tells when a lock is released.
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("wait for another build of the image: %w", context.Cause(ctx)), file.Close())
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }
 
 // removeTree deletes dir and whatever a killed mmdebstrap left mounted below it: deleting through a bind mount of the

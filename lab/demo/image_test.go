@@ -1,11 +1,7 @@
 package demo
 
 import (
-	"bytes"
-	"context"
 	"encoding/binary"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,34 +97,5 @@ func TestPlaceGrub(t *testing.T) {
 				t.Error("it was taken")
 			}
 		})
-	}
-}
-
-func TestOneBuildAtATime(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "image.lock")
-	first, err := lock(t.Context(), io.Discard, path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("the user pressed ^C"))
-	var said bytes.Buffer
-	_, err = lock(ctx, &said, path)
-	want := "wait for another build of the image: the user pressed ^C"
-	if err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-	if !strings.Contains(said.String(), "waiting for another build") {
-		t.Errorf("a wait in silence: %q", said.String())
-	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	second, err := lock(t.Context(), io.Discard, path)
-	if err != nil {
-		t.Fatalf("the lock wasn't released: %v", err)
-	}
-	if err := second.Close(); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"vmdisk.io/vmdisk/lab/manifest"
 )
 
 // The manifests are files, so that a reader sees what a user would write.
@@ -48,28 +48,14 @@ func render(name string, values map[string]string) ([]*unstructured.Unstructured
 	if missing != nil {
 		return nil, missing
 	}
-	var objects []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(filled)), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
-			return objects, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("decode manifest %s: %w", name, err)
-		}
-		if len(object.Object) > 0 {
-			objects = append(objects, object)
-		}
+	objects, err := manifest.Decode([]byte(filled))
+	if err != nil {
+		return nil, fmt.Errorf("read manifest %s: %w", name, err)
 	}
+	return objects, nil
 }
 
-// apply does what kubectl apply --server-side does.
+// apply makes the objects as a reader would, with kubectl.
 func apply(ctx context.Context, to client.Writer, objects []*unstructured.Unstructured) error {
-	for _, object := range objects {
-		err := to.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner(fieldOwner))
-		if err != nil {
-			return fmt.Errorf("apply %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
-		}
-	}
-	return nil
+	return manifest.Apply(ctx, to, fieldOwner, objects)
 }

@@ -81,23 +81,36 @@ func TestUsageRemembersTheMost(t *testing.T) {
 	}
 }
 
-func TestUsageExceeds(t *testing.T) {
+func TestUsageDiffersFromTheDisksShare(t *testing.T) {
+	disk := claim("disk", "20Gi")
 	tests := map[string]struct {
 		quotas []*corev1.ResourceQuota
+		claims []*corev1.PersistentVolumeClaim
 		want   string
 	}{
-		"exactly the disk's share is fine":        {quotas: []*corev1.ResourceQuota{quota("1", "20Gi")}},
-		"a second claim for a moment is told":     {quotas: []*corev1.ResourceQuota{quota("2", "20Gi"), quota("1", "20Gi")}, want: "persistentvolumeclaims 2"},
-		"one byte too many is told":               {quotas: []*corev1.ResourceQuota{quota("1", "21474836481")}, want: "requests.storage 21474836481"},
-		"a quota that was never seen is no proof": {want: "was it seen at all"},
+		"exactly the disk's share is fine": {
+			quotas: []*corev1.ResourceQuota{quota("0", "0"), quota("1", "20Gi")}, claims: []*corev1.PersistentVolumeClaim{disk}},
+		"a second claim for a moment is told": {
+			quotas: []*corev1.ResourceQuota{quota("2", "20Gi"), quota("1", "20Gi")}, want: "persistentvolumeclaims 2"},
+		"one byte too many is told": {
+			quotas: []*corev1.ResourceQuota{quota("1", "21474836481")}, want: "requests.storage 21474836481"},
+		"a claim that no quota counts is told": {
+			quotas: []*corev1.ResourceQuota{quota("1", "20Gi")}, claims: []*corev1.PersistentVolumeClaim{disk, claim("scratch", "1Gi")},
+			want: "2 claims at one time (ns/disk, ns/scratch)"},
+		"a quota that was never seen is no proof":              {want: "was it seen at all"},
+		"a quota that never counted the disk's is no proof":    {quotas: []*corev1.ResourceQuota{quota("0", "0")}, want: "persistentvolumeclaims 0"},
+		"a disk whose claim was never seen is no proof either": {quotas: []*corev1.ResourceQuota{quota("1", "20Gi")}, want: "0 claims"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			u := newUsage()
+			u := newUsage("ns")
 			for _, q := range test.quotas {
 				u.seeQuota(q)
 			}
-			err := u.exceeds(20 << 30)
+			for _, c := range test.claims {
+				u.seeClaim(watch.Added, c)
+			}
+			err := u.differs(20 << 30)
 			if (err == nil) != (test.want == "") || (err != nil && !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}

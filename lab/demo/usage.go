@@ -150,18 +150,25 @@ func (u *usage) print(out io.Writer) error {
 	return err
 }
 
-// exceeds returns what went over the disk's share: one claim, and its size.
-func (u *usage) exceeds(size int64) error {
+// differs returns what was not exactly the disk's share at the most: one claim, and its size. Less would mean that the
+// disk's own claim was not seen.
+func (u *usage) differs(size int64) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for name, limit := range map[corev1.ResourceName]int64{corev1.ResourcePersistentVolumeClaims: 1, corev1.ResourceRequestsStorage: size} {
-		a, ok := u.quota[name]
+	for _, share := range []struct {
+		name corev1.ResourceName
+		own  int64
+	}{{corev1.ResourcePersistentVolumeClaims, 1}, {corev1.ResourceRequestsStorage, size}} {
+		a, ok := u.quota[share.name]
 		if !ok {
-			return fmt.Errorf("the quota says nothing of %s: was it seen at all", name)
+			return fmt.Errorf("the quota says nothing of %s: was it seen at all", share.name)
 		}
-		if a.most.Value() > limit {
-			return fmt.Errorf("the quota showed %s %s, which is more than the disk's own %d", name, &a.most, limit)
+		if a.most.Value() != share.own {
+			return fmt.Errorf("at the most the quota showed %s %s, which is not the disk's own %d", share.name, &a.most, share.own)
 		}
+	}
+	if len(u.most) != 1 {
+		return fmt.Errorf("there were %d claims at one time (%s), where the disk's own is one", len(u.most), strings.Join(u.most, ", "))
 	}
 	return nil
 }

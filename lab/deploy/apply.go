@@ -7,13 +7,13 @@ import (
 	"time"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"vmdisk.io/vmdisk/config"
+	"vmdisk.io/vmdisk/lab/manifest"
 )
 
 // fieldOwner is who owns the fields that are applied: kubectl's own name for it, so that a person who applies the same
@@ -35,7 +35,7 @@ func Apply(ctx context.Context, to *rest.Config, image string) error {
 	if err != nil {
 		return err
 	}
-	if err := applyAll(ctx, cluster, crds); err != nil {
+	if err := manifest.Apply(ctx, cluster, fieldOwner, crds); err != nil {
 		return err
 	}
 	for _, crd := range crds {
@@ -43,22 +43,11 @@ func Apply(ctx context.Context, to *rest.Config, image string) error {
 			return err
 		}
 	}
-	manifests, err := config.Manifests(image)
+	objects, err := config.Manifests(image)
 	if err != nil {
 		return err
 	}
-	return applyAll(ctx, cluster, manifests)
-}
-
-// applyAll applies objects one after another, server-side.
-func applyAll(ctx context.Context, to client.Writer, objects []*unstructured.Unstructured) error {
-	for _, object := range objects {
-		err := to.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner(fieldOwner))
-		if err != nil {
-			return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
-		}
-	}
-	return nil
+	return manifest.Apply(ctx, cluster, fieldOwner, objects)
 }
 
 // waitServed waits until the API server serves a kind. Nothing but its status tells, hence the polling.

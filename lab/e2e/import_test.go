@@ -151,7 +151,10 @@ func TestDataVolume(t *testing.T) {
 	once := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	asked := corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(diskSize)}}
 	room := corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("600Mi")}}
-	http := &cdiv1.DataVolumeSource{HTTP: &cdiv1.DataVolumeSourceHTTP{URL: plainURL(qcow2File)}}
+	http := func(file string) *cdiv1.DataVolumeSource {
+		return &cdiv1.DataVolumeSource{HTTP: &cdiv1.DataVolumeSourceHTTP{URL: plainURL(file)}}
+	}
+	qcow2, raw := http(qcow2File), http(rawFile)
 	blank := &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}
 	tests := map[string]struct {
 		spec  cdiv1.DataVolumeSpec
@@ -161,23 +164,26 @@ func TestDataVolume(t *testing.T) {
 		sum   string
 	}{
 		"the report's, in the default class": {
-			spec:  cdiv1.DataVolumeSpec{Source: http, Storage: &cdiv1.StorageSpec{VolumeMode: &block, AccessModes: once, Resources: asked}},
+			spec:  cdiv1.DataVolumeSpec{Source: qcow2, Storage: &cdiv1.StorageSpec{VolumeMode: &block, AccessModes: once, Resources: asked}},
 			quota: diskBytes, bytes: diskBytes, sum: reference(t)},
 		"storage completed from the profile": {
-			spec:  cdiv1.DataVolumeSpec{Source: http, Storage: &cdiv1.StorageSpec{StorageClassName: new(filesNow), Resources: asked}},
+			spec:  cdiv1.DataVolumeSpec{Source: qcow2, Storage: &cdiv1.StorageSpec{StorageClassName: new(filesNow), Resources: asked}},
 			quota: claimBytes(filesNow), bytes: diskBytes, sum: reference(t)},
 		"storage as Filesystem in a class for Block": {
-			spec:  cdiv1.DataVolumeSpec{Source: http, Storage: &cdiv1.StorageSpec{StorageClassName: new(blockNow), VolumeMode: &files, AccessModes: once, Resources: asked}},
+			spec:  cdiv1.DataVolumeSpec{Source: raw, Storage: &cdiv1.StorageSpec{StorageClassName: new(blockNow), VolumeMode: &files, AccessModes: once, Resources: asked}},
 			quota: claimBytes(filesNow), bytes: diskBytes, sum: reference(t)},
 		"pvc as Block": {
-			spec:  cdiv1.DataVolumeSpec{Source: http, PVC: &corev1.PersistentVolumeClaimSpec{StorageClassName: new(blockLater), VolumeMode: &block, AccessModes: once, Resources: asked}},
+			spec:  cdiv1.DataVolumeSpec{Source: raw, PVC: &corev1.PersistentVolumeClaimSpec{StorageClassName: new(blockLater), VolumeMode: &block, AccessModes: once, Resources: asked}},
 			quota: diskBytes, bytes: diskBytes, sum: reference(t)},
 		"pvc as Filesystem, the overhead from the disk": {
-			spec:  cdiv1.DataVolumeSpec{Source: http, PVC: &corev1.PersistentVolumeClaimSpec{StorageClassName: new(filesLater), AccessModes: once, Resources: room}},
+			spec:  cdiv1.DataVolumeSpec{Source: qcow2, PVC: &corev1.PersistentVolumeClaimSpec{StorageClassName: new(filesLater), AccessModes: once, Resources: room}},
 			quota: 600 << 20},
 		"blank": {
 			spec:  cdiv1.DataVolumeSpec{Source: blank, Storage: &cdiv1.StorageSpec{Resources: asked}},
 			quota: diskBytes, bytes: diskBytes, sum: zeros},
+		"blank as Filesystem": {
+			spec:  cdiv1.DataVolumeSpec{Source: blank, Storage: &cdiv1.StorageSpec{StorageClassName: new(filesLater), Resources: asked}},
+			quota: claimBytes(filesLater), bytes: diskBytes, sum: zeros},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -190,8 +196,12 @@ func TestDataVolume(t *testing.T) {
 				Spec:       test.spec,
 			})
 			n.succeeds("disk")
+			data := int64(0)
+			if test.spec.Source.HTTP != nil {
+				data = dataBytes(n)
+			}
 			if test.bytes > 0 {
-				n.holds("disk", test.bytes, test.sum, -1)
+				n.holds("disk", test.bytes, test.sum, data)
 			} else {
 				n.holdsAtLeast("disk")
 			}

@@ -20,6 +20,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/api/v1alpha1"
 )
 
@@ -208,7 +209,7 @@ func (n *tenant) isAtHalf(name string) corev1.Pod {
 		}
 		return nil
 	})
-	pods := list(n, &corev1.PodList{}, client.MatchingLabels{"cdi.kubevirt.io": "importer"})
+	pods := list(n, &corev1.PodList{}, client.MatchingLabels{cdi.WorkerLabel: cdi.WorkerImporter})
 	if len(pods.Items) != 1 {
 		n.t.Fatalf("there are %d workers, want one", len(pods.Items))
 	}

@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,15 +29,10 @@ func TestQuotaTooSmall(t *testing.T) {
 			n.reportsQuotas(allowed)
 			usage := n.measure()
 			n.create(newDisk(class, &v1alpha1.HTTPSource{URL: plainURL(qcow2File)}))
-			n.says("disk", told, `quota "quota"`, "requests.storage="+asked, "requests.storage=0", "requests.storage="+allowed, "raised")
-			n.exceeds("disk")
-			n.stays(3*time.Second, "there is no claim, no worker and no volume", func() error {
-				claims, pods := list(n, &corev1.PersistentVolumeClaimList{}), list(n, &corev1.PodList{})
-				if len(claims.Items)+len(pods.Items) > 0 {
-					return fmt.Errorf("there are %d claims and %d pods", len(claims.Items), len(pods.Items))
-				}
-				return nil
-			})
+			why := []string{`quota "quota"`, "it asks requests.storage=" + asked, "used are requests.storage=0", "of requests.storage=" + allowed, "raised"}
+			n.says("disk", told, why...)
+			n.exceeds("disk", why...)
+			n.stays(3*time.Second, "there is no claim, no worker and no volume", n.hasNothing)
 			n.raise(quotaName, corev1.ResourceRequestsStorage, asked)
 			n.becomesReady("disk")
 			n.holds("disk", diskBytes, reference(t), -1)
@@ -52,7 +49,7 @@ func TestQuotaTooSmall(t *testing.T) {
 		n.becomesReady("other")
 		n.create(newDisk(blockNow, nil))
 		n.says("disk", told, `quota "quota"`, "persistentvolumeclaims=1")
-		n.exceeds("disk")
+		n.exceeds("disk", `quota "quota"`, "persistentvolumeclaims=1")
 		if err := n.Delete(t.Context(), other); err != nil {
 			t.Fatal(err)
 		}
@@ -70,27 +67,50 @@ func TestQuotaTooSmall(t *testing.T) {
 	t.Run("a DataVolume says it, too", func(t *testing.T) {
 		t.Parallel()
 		n := newTenant(t)
-		n.reportsQuotas(quantity(diskBytes - 1))
+		allowed := quantity(diskBytes - 1)
+		n.reportsQuotas(allowed)
 		n.create(&cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Spec: cdiv1.DataVolumeSpec{
 			Source: &cdiv1.DataVolumeSource{HTTP: &cdiv1.DataVolumeSourceHTTP{URL: plainURL(qcow2File)}},
 			Storage: &cdiv1.StorageSpec{Resources: corev1.VolumeResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(diskSize)}}},
 		}})
-		n.exceeds("disk")
+		n.exceeds("disk", `quota "quota"`, "it asks requests.storage="+diskSize, "used are requests.storage=0", "of requests.storage="+allowed)
+		n.stays(3*time.Second, "there is no claim, no worker and no volume", n.hasNothing)
 		n.raise(quotaName, corev1.ResourceRequestsStorage, diskSize)
 		n.succeeds("disk")
 		n.holds("disk", diskBytes, reference(t), -1)
 	})
 }
 
-// exceeds waits until the DataVolume has what KubeVirt looks for: the reason ErrExceededQuota in Bound and Ready.
-func (n *tenant) exceeds(name string) {
+// hasNothing returns what of a disk exists: its claim, its worker, its volume.
+func (n *tenant) hasNothing() error {
+	claims, pods := list(n, &corev1.PersistentVolumeClaimList{}), list(n, &corev1.PodList{})
+	volumes := &corev1.PersistentVolumeList{}
+	if err := n.List(n.t.Context(), volumes); err != nil {
+		return fmt.Errorf("list volumes: %w", err)
+	}
+	own := 0
+	for _, v := range volumes.Items {
+		if v.Spec.ClaimRef != nil && v.Spec.ClaimRef.Namespace == n.name {
+			own++
+		}
+	}
+	if len(claims.Items)+len(pods.Items)+own > 0 {
+		return fmt.Errorf("there are %d claims, %d pods and %d volumes", len(claims.Items), len(pods.Items), own)
+	}
+	return nil
+}
+
+// exceeds waits until the DataVolume has what KubeVirt looks for: the reason ErrExceededQuota in Bound and Ready, with a
+// message that has all the parts.
+func (n *tenant) exceeds(name string, parts ...string) {
 	n.t.Helper()
 	n.eventually(told, "the DataVolume says ErrExceededQuota", func() error {
 		dv := get(n, name, &cdiv1.DataVolume{})
 		for _, kind := range []cdiv1.DataVolumeConditionType{cdiv1.DataVolumeBound, cdiv1.DataVolumeReady} {
 			c := condition(dv, kind)
-			if c.Status != corev1.ConditionFalse || c.Reason != "ErrExceededQuota" || c.Message == "" {
+			lacks := slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(c.Message, part) })
+			if c.Status != corev1.ConditionFalse || c.Reason != "ErrExceededQuota" || lacks {
 				return fmt.Errorf("its condition is %+v", c)
 			}
 		}

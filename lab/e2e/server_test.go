@@ -57,15 +57,17 @@ func startServer(ctx context.Context, tools string) error {
 	if err := c.Delete(ctx, pod.DeepCopy()); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete the image server of an earlier run: %w", err)
 	}
-	made := false
-	return poll(ctx, func() (bool, error) {
-		if !made {
-			made = c.Create(ctx, pod.DeepCopy()) == nil // fails as long as the old one is there
+	// It is refused as long as the old pod is there, and as a new namespace lacks its service account.
+	refused := errors.New("it was not made")
+	err = poll(ctx, func() (bool, error) {
+		if refused != nil {
+			refused = c.Create(ctx, pod.DeepCopy())
 			return false, nil
 		}
 		err := c.Get(ctx, client.ObjectKeyFromObject(pod), pod)
 		return err == nil && podReady(pod), err
 	})
+	return errors.Join(err, refused)
 }
 
 // stopServer deletes the image server; its namespace and its name stay for the next run.
@@ -84,8 +86,11 @@ func stopServer(ctx context.Context) error {
 func poll(ctx context.Context, ask func() (bool, error)) error {
 	for {
 		done, err := ask()
-		if done || err != nil {
+		if err != nil {
 			return errors.Join(err, context.Cause(ctx))
+		}
+		if done {
+			return nil
 		}
 		select {
 		case <-ctx.Done():

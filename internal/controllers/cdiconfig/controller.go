@@ -26,7 +26,8 @@ type Reconciler struct {
 	Writer *kube.Writer
 }
 
-// Reconcile makes the CDIConfig, or brings its status up to date. The CDI object's config, where it has one, is the spec.
+// Reconcile brings the CDIConfig up to date. It comes with the installation; if somebody deletes it, which KubeVirt and virtctl could not do
+// without, it is made again.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var classes storagev1.StorageClassList
 	if err := r.Reader.List(ctx, &classes); err != nil {
@@ -43,17 +44,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		}
 		return kube.Make(ctx, r.Writer, newConfig())
 	}
+	wanted := config.InForce(&operator, found, classes.Items)
 	target := kube.Target[content]{
 		Object: found,
 		Status: func(o client.Object) *content { return (*content)(o.(*cdiv1.CDIConfig)) },
 		Whole:  true,
 	}
 	return kube.Carry(ctx, r.Writer, target, func(*action.Refusal) action.Decision[content] {
-		wanted := found.DeepCopy()
-		if operator.Spec.Config != nil {
-			wanted.Spec = *operator.Spec.Config
-		}
-		wanted.Status = config.Status(wanted, classes.Items)
 		return action.Decision[content]{Status: content(*wanted)}
 	})
 }

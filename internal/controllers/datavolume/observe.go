@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
-	sdkapi "kubevirt.io/controller-lifecycle-operator-sdk/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -32,10 +31,14 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (pop
 	if w.DataVolume, err = find(ctx, r.Reader, key, &cdiv1.DataVolume{}); err != nil || w.DataVolume == nil {
 		return w, err
 	}
-	if w.Cluster, err = r.cluster(ctx); err != nil {
+	operator, err := find(ctx, r.Reader, types.NamespacedName{Name: cdi.CDIName}, &cdiv1.CDI{})
+	if err != nil {
 		return w, err
 	}
-	if w.Settings.Placement, w.Active, err = r.operator(ctx); err != nil {
+	if operator != nil {
+		w.Settings.Placement = operator.Spec.Workloads
+	}
+	if w.Cluster, err = r.cluster(ctx, operator); err != nil {
 		return w, err
 	}
 	if w.Claim, err = find(ctx, r.Reader, key, &corev1.PersistentVolumeClaim{}); err != nil || w.Claim == nil {
@@ -50,8 +53,9 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (pop
 	}
 	if w.Worker != nil && w.Worker.Status.Phase == corev1.PodRunning {
 		w.Progress = r.Progress(ctx, w.Worker)
+		w.Active, err = r.active(ctx)
 	}
-	return w, nil
+	return w, err
 }
 
 // find reads one object; nil where there is none.
@@ -66,8 +70,8 @@ func find[T client.Object](ctx context.Context, reader client.Reader, key types.
 	return into, nil
 }
 
-// cluster reads what claims are judged against. Before the CDIConfig is there, its defaults hold.
-func (r *Reconciler) cluster(ctx context.Context) (volume.Cluster, error) {
+// cluster reads what claims are judged against. The configuration counts from the moment that it is in the CDI object.
+func (r *Reconciler) cluster(ctx context.Context, operator *cdiv1.CDI) (volume.Cluster, error) {
 	var classes storagev1.StorageClassList
 	var profiles cdiv1.StorageProfileList
 	for _, list := range []client.ObjectList{&classes, &profiles} {
@@ -79,32 +83,22 @@ func (r *Reconciler) cluster(ctx context.Context) (volume.Cluster, error) {
 	if err != nil {
 		return volume.Cluster{}, err
 	}
-	if c == nil || c.Status.FilesystemOverhead == nil {
-		c = &cdiv1.CDIConfig{}
-		c.Status = config.Status(c, classes.Items)
-	}
-	return volume.Cluster{Classes: classes.Items, Profiles: profiles.Items, Config: c}, nil
+	return volume.Cluster{Classes: classes.Items, Profiles: profiles.Items, Config: config.InForce(operator, c, classes.Items)}, nil
 }
 
-// operator reads where workers may run, and how many disks are being filled.
-func (r *Reconciler) operator(ctx context.Context) (placement sdkapi.NodePlacement, active int, err error) {
-	operator, err := find(ctx, r.Reader, types.NamespacedName{Name: cdi.CDIName}, &cdiv1.CDI{})
-	if err != nil {
-		return placement, 0, err
-	}
-	if operator != nil {
-		placement = operator.Spec.Workloads
-	}
+// active counts the disks that are being filled.
+func (r *Reconciler) active(ctx context.Context) (int, error) {
 	var all cdiv1.DataVolumeList
 	if err := r.Reader.List(ctx, &all); err != nil {
-		return placement, 0, fmt.Errorf("list DataVolumes: %w", err)
+		return 0, fmt.Errorf("list DataVolumes: %w", err)
 	}
+	var n int
 	for _, dv := range all.Items {
 		if dv.Status.Phase == cdiv1.ImportInProgress {
-			active++
+			n++
 		}
 	}
-	return placement, active, nil
+	return n, nil
 }
 
 // warnings reads the Warning events about the claim and its worker, the newest last.

@@ -53,6 +53,7 @@ func newProfile(class *storagev1.StorageClass) *cdiv1.StorageProfile {
 		TypeMeta: metav1.TypeMeta{APIVersion: cdiv1.SchemeGroupVersion.String(), Kind: "StorageProfile"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            class.Name,
+			Annotations:     profile.Annotations(class),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(class, storagev1.SchemeGroupVersion.WithKind("StorageClass"))},
 		},
 	}

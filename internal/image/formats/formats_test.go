@@ -73,7 +73,7 @@ func TestBothWaysChooseTheSameFormat(t *testing.T) {
 			for want := Wants(head); want > len(head) && int64(want) <= length; want = Wants(head) {
 				head = test.content[:want]
 			}
-			forward, err := Begin(head, length, bytes.NewReader(test.content), image.Limits{})
+			forward, err := Begin(Beginning{head, length, bytes.NewReader(test.content)}, image.Limits{})
 			if diff := cmp.Diff(test.want, judge(forward, err)); diff != "" {
 				t.Errorf("Begin: %s", diff)
 			}

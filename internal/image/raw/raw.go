@@ -20,7 +20,7 @@ type view struct {
 
 // Open answers the view of a raw image of the given length in bytes. The disk is as long as the image, rounded up to a
 // whole sector.
-func Open(r io.ReaderAt, length int64) image.Image { return &view{ReaderAt: r, length: length} }
+func Open(r io.ReaderAt, length int64) image.Mapper { return &view{ReaderAt: r, length: length} }
 
 // Format implements image.Image.
 func (v *view) Format() image.Format { return image.Raw }
@@ -50,7 +50,30 @@ func (v *view) Next(offset int64) (image.Extent, error) {
 	if offset < 0 || offset >= v.Size() {
 		return image.Extent{}, io.EOF
 	}
-	return image.Extent{Start: offset, Len: v.Size() - offset}, nil
+	n, hole, err := v.hole(offset)
+	return image.Extent{Start: offset, Len: n, Zero: hole}, err
+}
+
+// hole answers how long the hole, or the run that is none, that begins at offset of the disk is.
+func (v *view) hole(offset int64) (n int64, hole bool, err error) {
+	finder, ok := v.ReaderAt.(image.HoleFinder)
+	if !ok || offset >= v.length {
+		return v.Size() - offset, false, nil
+	}
+	n, hole, err = finder.Hole(offset)
+	if err != nil {
+		return 0, false, fmt.Errorf("find the holes of the raw image: %w", err)
+	}
+	if offset+n >= v.length {
+		n = v.Size() - offset // the rest of the last sector
+	}
+	return n, hole, nil
+}
+
+// Map implements image.Mapper.
+func (v *view) Map(offset int64) (image.Mapping, error) {
+	x, err := v.Next(offset)
+	return image.Mapping{Start: x.Start, Len: x.Len, Present: true, Zero: x.Zero, Data: !x.Zero, Offset: offset}, err
 }
 
 func roundUp(n int64) int64 {
@@ -99,15 +122,8 @@ func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error
 			break
 		}
 	}
-	return f.checkEnd(offset)
-}
-
-func (f forward) checkEnd(length int64) error {
-	if f.length >= 0 && length != f.length {
-		return image.Refuse(image.Truncated, "the raw image ended after %d of its %d bytes", length, f.length)
-	}
-	if length < image.SectorSize {
-		return image.RefuseFormat(image.Short)
+	if f.length >= 0 && offset != f.length {
+		return image.Refuse(image.Truncated, "the raw image ended after %d of its %d bytes", offset, f.length)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func readEnd(r io.ReaderAt, length int64) ([]byte, error) {
 }
 
 // fixedView is the disk in a fixed image.
-type fixedView struct{ image.Image }
+type fixedView struct{ image.Mapper }
 
 // Format implements image.Image.
 func (fixedView) Format() image.Format { return image.VHD }
@@ -68,6 +68,25 @@ func BeginUnmarked(head []byte, length int64, random io.ReaderAt) (image.Forward
 	return raw.Begin(length), nil
 }
 
+// BeginFixed is BeginUnmarked for an image that somebody says is a fixed one. Any other is refused, by the pass where only
+// its end tells.
+func BeginFixed(head []byte, length int64, random io.ReaderAt) (image.Forward, error) {
+	f, err := BeginUnmarked(head, length, random)
+	switch f := f.(type) {
+	case *unmarked:
+		f.asked, f.format = true, image.VHD
+	case fixedForward, nil:
+	default:
+		return nil, refuseRaw()
+	}
+	return f, err
+}
+
+// refuseRaw refuses a raw disk where a fixed image was asked for.
+func refuseRaw() error {
+	return image.Refuse(image.UnsupportedFormat, "this is a %s image, and a %s image was asked for", image.Raw, image.VHD)
+}
+
 // fixedForward is the forward pass over an image that is known to be a fixed one, with a disk of so many bytes.
 type fixedForward int64
 
@@ -86,6 +105,7 @@ func (f fixedForward) Run(ctx context.Context, in image.Input, sink image.Sink) 
 // unmarked is the forward pass over an unmarked image whose end isn't known yet.
 type unmarked struct {
 	length int64 // of the image, or image.Unknown
+	asked  bool  // for a fixed image
 	format image.Format
 	size   int64
 }
@@ -113,6 +133,8 @@ func (u *unmarked) Run(ctx context.Context, in image.Input, sink image.Sink) err
 	switch {
 	case u.length >= 0 && t.end != u.length:
 		return image.Refuse(image.Truncated, "the image ended after %d of its %d bytes", t.end, u.length)
+	case !t.fixed && u.asked:
+		return refuseRaw()
 	case !t.fixed:
 		u.size = (t.end + sector - 1) / sector * sector
 	case t.size < lastSector(t.end):

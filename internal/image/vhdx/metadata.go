@@ -2,8 +2,8 @@ package vhdx
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/bits"
+	"strconv"
 	"unicode/utf16"
 
 	"vmdisk.io/vmdisk/internal/image"
@@ -198,11 +198,19 @@ func (h *header) setDisk(block, sector, size uint64, limits image.Limits) error 
 	return nil
 }
 
-// parentName finds a name of the parent in the parent locator (2.6.2.6).
+// parentName is the parent's name, quoted.
 func parentName(r reader, a area) (string, error) {
-	const unknown = "whose name is not where it should be"
+	name, err := findParent(r, a)
+	if name == "" {
+		return "whose name is not where it should be", err
+	}
+	return strconv.Quote(name), err
+}
+
+// findParent finds a name of the parent in the parent locator (2.6.2.6). It answers an empty one where there is none.
+func findParent(r reader, a area) (string, error) {
 	if a.length < 20 {
-		return unknown, nil
+		return "", nil
 	}
 	b := make([]byte, min(a.length, maxLocator))
 	if err := r.read(b, a.offset, "its parent locator"); err != nil {
@@ -223,10 +231,10 @@ func parentName(r reader, a area) (string, error) {
 	}
 	for _, key := range []string{"absolute_win32_path", "relative_path", "volume_path"} {
 		if name := names[key]; name != "" {
-			return fmt.Sprintf("%q", name[:min(len(name), maxNameLen)]), nil
+			return name[:min(len(name), maxNameLen)], nil
 		}
 	}
-	return unknown, nil
+	return "", nil
 }
 
 // text reads n bytes of UTF-16 at offset of b.

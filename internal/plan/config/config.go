@@ -1,5 +1,5 @@
-// Package config decides the status of the one CDIConfig: the defaults that administrators leave out, spelled out for
-// those who read them. It is pure.
+// Package config decides what the one CDIConfig says: the CDI object's configuration as its spec, and as its status the same with the
+// defaults that administrators leave out, for those who read it. It is pure.
 package config
 
 import (
@@ -13,8 +13,22 @@ import (
 	"vmdisk.io/vmdisk/api/cdi"
 )
 
-// Status is the status for a CDIConfig's spec and the cluster's classes. KubeVirt wants one overhead for each class.
-func Status(config *cdiv1.CDIConfig, classes []storagev1.StorageClass) cdiv1.CDIConfigStatus {
+// InForce is the CDIConfig as it should be, given the CDI object and the CDIConfig that were found; nil for none. It does not matter
+// whether it has been written yet.
+func InForce(operator *cdiv1.CDI, found *cdiv1.CDIConfig, classes []storagev1.StorageClass) *cdiv1.CDIConfig {
+	config := &cdiv1.CDIConfig{}
+	if found != nil {
+		config = found.DeepCopy()
+	}
+	if operator != nil && operator.Spec.Config != nil {
+		config.Spec = *operator.Spec.Config.DeepCopy()
+	}
+	config.Status = statusOf(config, classes)
+	return config
+}
+
+// statusOf is the status for a CDIConfig's spec and the cluster's classes. KubeVirt wants one overhead for each class.
+func statusOf(config *cdiv1.CDIConfig, classes []storagev1.StorageClass) cdiv1.CDIConfigStatus {
 	status := *config.Status.DeepCopy()
 	spec := config.Spec
 	status.FilesystemOverhead = overhead(spec.FilesystemOverhead, classes)
@@ -44,7 +58,8 @@ func overhead(spec *cdiv1.FilesystemOverhead, classes []storagev1.StorageClass) 
 }
 
 // resources completes what an administrator set with defaults, so that a quota on cpu or memory always finds a value. Requests and
-// memory are CDI's; a whole core as the limit lets a worker decode faster than CDI's three quarters.
+// memory are CDI's; a whole core as the limit lets a worker decode faster than CDI's three quarters. Where a request is
+// above its limit, what the administrator set stands.
 func resources(spec *corev1.ResourceRequirements) *corev1.ResourceRequirements {
 	r := &corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("60M")},
@@ -54,10 +69,20 @@ func resources(spec *corev1.ResourceRequirements) *corev1.ResourceRequirements {
 		maps.Copy(r.Requests, spec.Requests)
 		maps.Copy(r.Limits, spec.Limits)
 	}
-	for name, limit := range r.Limits {
-		if request, ok := r.Requests[name]; ok && request.Cmp(limit) > 0 {
+	for name, request := range r.Requests {
+		limit, limited := r.Limits[name]
+		switch {
+		case !limited || request.Cmp(limit) <= 0:
+		case isSet(spec.Limits, name):
 			r.Requests[name] = limit
+		default:
+			r.Limits[name] = request
 		}
 	}
 	return r
+}
+
+func isSet(list corev1.ResourceList, name corev1.ResourceName) bool {
+	_, ok := list[name]
+	return ok
 }

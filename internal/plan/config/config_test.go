@@ -29,7 +29,7 @@ func TestEveryClassHasAnOverhead(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Status(&cdiv1.CDIConfig{Spec: cdiv1.CDIConfigSpec{FilesystemOverhead: c.spec}}, classes)
+			got := InForce(nil, &cdiv1.CDIConfig{Spec: cdiv1.CDIConfigSpec{FilesystemOverhead: c.spec}}, classes).Status
 			if diff := cmp.Diff(&c.want, got.FilesystemOverhead); diff != "" {
 				t.Error(diff)
 			}
@@ -50,15 +50,44 @@ func TestWorkersAlwaysHaveRequestsAndLimits(t *testing.T) {
 			&corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}},
 			corev1.ResourceRequirements{Requests: list("100m", "60M"), Limits: list("2", "600M")},
 		},
+		"a request above the default limit raises the limit": {
+			&corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}},
+			corev1.ResourceRequirements{Requests: list("2", "60M"), Limits: list("2", "600M")},
+		},
 		"a limit below the default request lowers the request": {
 			&corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m")}},
 			corev1.ResourceRequirements{Requests: list("50m", "60M"), Limits: list("50m", "600M")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Status(&cdiv1.CDIConfig{Spec: cdiv1.CDIConfigSpec{PodResourceRequirements: c.spec}}, nil)
+			got := InForce(nil, &cdiv1.CDIConfig{Spec: cdiv1.CDIConfigSpec{PodResourceRequirements: c.spec}}, nil).Status
 			if diff := cmp.Diff(&c.want, got.DefaultPodResourceRequirements); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTheCDIObjectsConfigIsInForceBeforeItIsWritten(t *testing.T) {
+	set := func(value cdiv1.Percent) cdiv1.CDIConfigSpec {
+		return cdiv1.CDIConfigSpec{FilesystemOverhead: &cdiv1.FilesystemOverhead{Global: value}}
+	}
+	operator := func(spec cdiv1.CDIConfigSpec) *cdiv1.CDI { return &cdiv1.CDI{Spec: cdiv1.CDISpec{Config: &spec}} }
+	for name, c := range map[string]struct {
+		operator *cdiv1.CDI
+		found    *cdiv1.CDIConfig
+		want     cdiv1.Percent
+	}{
+		"neither is there":                   {nil, nil, "0.06"},
+		"only the CDI object is there":       {operator(set("0.1")), nil, "0.1"},
+		"the CDIConfig is as it was applied": {operator(set("0.1")), &cdiv1.CDIConfig{}, "0.1"},
+		"the CDIConfig is an older one":      {operator(set("0.1")), &cdiv1.CDIConfig{Spec: set("0.2"), Status: cdiv1.CDIConfigStatus{FilesystemOverhead: set("0.2").FilesystemOverhead}}, "0.1"},
+		"the CDI object configures nothing":  {&cdiv1.CDI{}, &cdiv1.CDIConfig{Spec: set("0.2")}, "0.2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := InForce(c.operator, c.found, nil).Status.FilesystemOverhead.Global
+			if got != c.want {
+				t.Errorf("the overhead is %s, want %s", got, c.want)
 			}
 		})
 	}

@@ -9,12 +9,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/api/v1alpha1"
 	"vmdisk.io/vmdisk/internal/action"
+	"vmdisk.io/vmdisk/internal/plan/cause"
 )
 
 // World is what was seen of one VMDisk. What doesn't exist is nil.
@@ -52,8 +54,11 @@ const refusedAgain = 30 * time.Second
 func Plan(w World, now time.Time) action.Decision[v1alpha1.VMDiskStatus] {
 	d := action.Decision[v1alpha1.VMDiskStatus]{Status: *w.Disk.Status.DeepCopy()}
 	ready, workloads := w.ready(), w.workloads()
-	if w.DataVolume == nil && ready.Reason == Accepted {
+	switch {
+	case w.DataVolume == nil && ready.Reason == Accepted:
 		d.Actions = []action.Action{action.Create{Object: w.render()}}
+	case w.DataVolume != nil && w.owned():
+		d.Actions = w.follow()
 	}
 	if w.Refusal != nil {
 		d.Again = refusedAgain
@@ -67,9 +72,7 @@ func Plan(w World, now time.Time) action.Decision[v1alpha1.VMDiskStatus] {
 		d.Status.Progress = string(w.DataVolume.Status.Progress)
 	}
 	d.Status.StorageClass = w.class()
-	if w.Disk.Spec.Storage != nil {
-		d.Status.Size = w.Disk.Spec.Storage.String()
-	}
+	d.Status.Size = w.size()
 	for _, c := range []metav1.Condition{ready, workloads} {
 		c.ObservedGeneration = w.Disk.Generation
 		c.LastTransitionTime = metav1.Time{Time: now}
@@ -92,7 +95,7 @@ func (w World) ready() metav1.Condition {
 		c.Message = fmt.Sprintf("DataVolume %s exists already and is not this disk's: delete it, or choose another name for the disk", w.DataVolume.Name)
 	case w.Refusal != nil:
 		c.Reason = DataVolumeRefused
-		c.Message = "the API server refused the disk's DataVolume: " + w.Refusal.Text
+		c.Message = cause.OfRefusal("DataVolume "+w.Disk.Name, w.Refusal.Text).Sentence
 	case w.grown():
 		c.Reason = GrowthNotServed
 		c.Message = fmt.Sprintf("the disk was made with %s and stays so: this version of vmdisk does not grow disks", w.made())
@@ -119,17 +122,32 @@ func unserved(s *v1alpha1.Source) string {
 	}
 }
 
-// made is the size that the DataVolume was made with.
-func (w World) made() string {
-	q := w.DataVolume.Spec.Storage.Resources.Requests[corev1.ResourceStorage]
-	return q.String()
+// made is the size that the disk's DataVolume was made with; nil where there is none, or it says none.
+func (w World) made() *resource.Quantity {
+	if w.DataVolume == nil || !w.owned() || w.DataVolume.Spec.Storage == nil {
+		return nil
+	}
+	if q, ok := w.DataVolume.Spec.Storage.Resources.Requests[corev1.ResourceStorage]; ok {
+		return &q
+	}
+	return nil
 }
 
 func (w World) grown() bool {
-	if w.DataVolume == nil || w.DataVolume.Spec.Storage == nil || w.Disk.Spec.Storage == nil {
-		return false
+	made := w.made()
+	return made != nil && w.Disk.Spec.Storage != nil && w.Disk.Spec.Storage.Cmp(*made) > 0
+}
+
+// size is what the guest sees, or is to see.
+func (w World) size() string {
+	switch made := w.made(); {
+	case made != nil:
+		return made.String()
+	case w.Disk.Spec.Storage != nil:
+		return w.Disk.Spec.Storage.String()
+	default:
+		return ""
 	}
-	return w.Disk.Spec.Storage.Cmp(w.DataVolume.Spec.Storage.Resources.Requests[corev1.ResourceStorage]) > 0
 }
 
 // workloads speaks of the bytes.
@@ -223,12 +241,7 @@ func (w World) render() *cdiv1.DataVolume {
 		},
 		Spec: cdiv1.DataVolumeSpec{Source: source(disk.Spec.Source), Storage: &cdiv1.StorageSpec{}},
 	}
-	if w.immediate() {
-		dv.Annotations[cdi.BindImmediate] = "true"
-	}
-	if disk.Spec.Optical {
-		dv.Annotations[v1alpha1.OpticalAnnotation] = "true"
-	}
+	maps.Copy(dv.Annotations, w.annotations())
 	if disk.Spec.Storage != nil {
 		dv.Spec.Storage.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *disk.Spec.Storage}
 	}
@@ -236,6 +249,32 @@ func (w World) render() *cdiv1.DataVolume {
 		dv.Spec.Storage.StorageClassName = &class
 	}
 	return dv
+}
+
+// annotations are what a DataVolume is told by annotations.
+func (w World) annotations() map[string]string {
+	told := map[string]string{}
+	if w.immediate() {
+		told[cdi.BindImmediate] = "true"
+	}
+	if w.Disk.Spec.Optical {
+		told[v1alpha1.OpticalAnnotation] = "true"
+	}
+	return told
+}
+
+// follow lets the DataVolume follow what may change in the disk's spec: how it is presented, and that it is no longer to wait. What was
+// not to wait can't be made to wait again.
+func (w World) follow() []action.Action {
+	have, told := w.DataVolume.Annotations, w.annotations()
+	if _, optical := told[v1alpha1.OpticalAnnotation]; !optical && have[v1alpha1.OpticalAnnotation] == "true" {
+		told[v1alpha1.OpticalAnnotation] = "false"
+	}
+	maps.DeleteFunc(told, func(key, value string) bool { return have[key] == value })
+	if len(told) == 0 {
+		return nil
+	}
+	return []action.Action{action.Annotate{Object: w.DataVolume, Annotations: told}}
 }
 
 func source(s *v1alpha1.Source) *cdiv1.DataVolumeSource {

@@ -74,6 +74,11 @@ func TestConditions(t *testing.T) {
 			said{"False", DataVolumeExists, "DataVolume web-root exists already and is not this disk's: delete it, or choose another name for the disk"},
 			said{"False", DataVolumeNotReady, "DataVolume web-root exists already and is not this disk's: delete it, or choose another name for the disk"},
 		},
+		"a quota has no room for another DataVolume": {
+			World{Disk: plain, Refusal: &action.Refusal{Text: `datavolumes.cdi.kubevirt.io "web-root" is forbidden: exceeded quota: q, requested: count/datavolumes.cdi.kubevirt.io=1, used: count/datavolumes.cdi.kubevirt.io=3, limited: count/datavolumes.cdi.kubevirt.io=3`}},
+			said{"False", DataVolumeRefused, `quota "q" has no room for DataVolume web-root: it asks count/datavolumes.cdi.kubevirt.io=1, used are count/datavolumes.cdi.kubevirt.io=3 of count/datavolumes.cdi.kubevirt.io=3; it goes on by itself once the quota is raised or something else is deleted`},
+			said{"False", DataVolumeNotReady, `quota "q" has no room for DataVolume web-root: it asks count/datavolumes.cdi.kubevirt.io=1, used are count/datavolumes.cdi.kubevirt.io=3 of count/datavolumes.cdi.kubevirt.io=3; it goes on by itself once the quota is raised or something else is deleted`},
+		},
 		"a quota has no room": {
 			World{Disk: plain, DataVolume: made(plain, cdiv1.Pending, condition(bound, "False", "ErrExceededQuota", `quota "q" has no room`))},
 			said{"True", Accepted, "the disk is made through DataVolume web-root"},
@@ -121,6 +126,45 @@ func TestConditions(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestTheDataVolumeFollowsWhatMayChange(t *testing.T) {
+	const now, optical = "cdi.kubevirt.io/storage.bind.immediate.requested", "vm-disk.cozystack.io/optical"
+	for name, c := range map[string]struct {
+		before, after v1alpha1.VMDiskSpec
+		want          map[string]string // what the DataVolume is told; nil: nothing
+	}{
+		"nothing has changed":                   {v1alpha1.VMDiskSpec{Optical: true}, v1alpha1.VMDiskSpec{Optical: true}, nil},
+		"it is no longer to wait":               {v1alpha1.VMDiskSpec{BindImmediately: new(false)}, v1alpha1.VMDiskSpec{}, map[string]string{now: "true"}},
+		"it is to wait, which is too late":      {v1alpha1.VMDiskSpec{}, v1alpha1.VMDiskSpec{BindImmediately: new(false)}, nil},
+		"it is to be presented as a CD-ROM":     {v1alpha1.VMDiskSpec{}, v1alpha1.VMDiskSpec{Optical: true}, map[string]string{optical: "true"}},
+		"it is no longer presented as a CD-ROM": {v1alpha1.VMDiskSpec{Optical: true}, v1alpha1.VMDiskSpec{}, map[string]string{optical: "false"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := vmdisk(func(d *v1alpha1.VMDisk) { d.Spec = c.before })
+			dv := made(d, cdiv1.WaitForFirstConsumer)
+			d.Spec = c.after
+			var want []action.Action
+			if c.want != nil {
+				want = []action.Action{action.Annotate{Object: dv, Annotations: c.want}}
+			}
+			if diff := cmp.Diff(want, Plan(World{Disk: d, DataVolume: dv}, time.Unix(1, 0)).Actions); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTheSizeIsTheOneThatTheDiskWasMadeWith(t *testing.T) {
+	d := vmdisk(nil)
+	if got := Plan(World{Disk: d}, time.Unix(1, 0)).Status.Size; got != "20Gi" {
+		t.Errorf("a disk that is not made yet shows the size %q", got)
+	}
+	dv := made(d, cdiv1.Succeeded)
+	d.Spec.Storage = new(resource.MustParse("30Gi"))
+	if got := Plan(World{Disk: d, DataVolume: dv}, time.Unix(1, 0)).Status.Size; got != "20Gi" {
+		t.Errorf("a disk that was asked to grow shows the size %q, before anything has made it so", got)
 	}
 }
 

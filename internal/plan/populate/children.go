@@ -3,6 +3,7 @@ package populate
 import (
 	"maps"
 	"path"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,44 +15,7 @@ import (
 	"vmdisk.io/vmdisk/internal/pod"
 )
 
-// served says whether this version can fill a disk from the spec's source. Its error is a *volume.Invalid.
-func served(spec cdiv1.DataVolumeSpec) error {
-	no := func(what string) error {
-		return &volume.Invalid{Message: what + " is not served by this version of vmdisk: it fills disks from http and blank sources"}
-	}
-	s := spec.Source
-	switch {
-	case spec.ContentType != "" && spec.ContentType != cdiv1.DataVolumeKubeVirt:
-		return no("content type " + string(spec.ContentType))
-	case spec.SourceRef != nil:
-		return no("sourceRef")
-	case s == nil:
-		return no("a claim that another controller populates")
-	case s.S3 != nil:
-		return no("source s3")
-	case s.GCS != nil:
-		return no("source gcs")
-	case s.Registry != nil:
-		return no("source registry")
-	case s.PVC != nil:
-		return no("source pvc")
-	case s.Snapshot != nil:
-		return no("source snapshot")
-	case s.Upload != nil:
-		return no("source upload")
-	case s.Imageio != nil:
-		return no("source imageio")
-	case s.VDDK != nil:
-		return no("source vddk")
-	case s.HTTP == nil && s.Blank == nil:
-		return &volume.Invalid{Message: "the DataVolume's source is empty: set one, such as http or blank"}
-	case s.HTTP != nil && s.Blank != nil:
-		return &volume.Invalid{Message: "the DataVolume has several sources: keep one of them"}
-	}
-	return nil
-}
-
-// newClaim is the claim of a DataVolume: its name, its labels and annotations, owned by it. The DataVolume's own memory stays behind.
+// newClaim is the claim of a DataVolume: its name, its labels and annotations, owned by it.
 func newClaim(w World, v volume.Volume) *corev1.PersistentVolumeClaim {
 	dv := w.DataVolume
 	claim := &corev1.PersistentVolumeClaim{
@@ -65,12 +29,29 @@ func newClaim(w World, v volume.Volume) *corev1.PersistentVolumeClaim {
 		},
 		Spec: v.Claim,
 	}
+	for key, value := range dv.Annotations {
+		if inherited(key) {
+			claim.Annotations[key] = value
+		}
+	}
 	maps.Copy(claim.Labels, dv.Labels)
 	maps.Copy(claim.Labels, map[string]string{cdi.AppLabel: cdi.AppValue, cdi.ManagedByLabel: cdi.ManagedBy, cdi.ComponentLabel: cdi.ComponentStorage})
 	if !isBlock(v.Claim) {
 		claim.Labels[cdi.FillingUpAlert] = "disabled"
 	}
 	return claim
+}
+
+// inherited says whether a claim takes an annotation over from its DataVolume, as backup tools and the like want. Those that vmdisk judges
+// claims by, and Kubernetes' own, mean something else on a claim.
+func inherited(key string) bool {
+	domain, _, _ := strings.Cut(key, "/") // a key without a domain is anybody's
+	for _, own := range []string{"cdi.kubevirt.io", "vmdisk.io", "kubernetes.io", "k8s.io"} {
+		if domain == own || strings.HasSuffix(domain, "."+own) {
+			return false
+		}
+	}
+	return true
 }
 
 // newWorker is the claim's worker pod for an attempt.

@@ -11,7 +11,8 @@ import (
 	"vmdisk.io/vmdisk/internal/job"
 )
 
-// changes tells in events what is different between two statuses: the phase, and how the claim is bound.
+// changes tells in events what is different between two statuses: how the claim is bound, the phase, and what keeps the worker from
+// running.
 func changes(name string, old, now cdiv1.DataVolumeStatus) []action.Event {
 	var events []action.Event
 	before, _ := find(old.Conditions, cdiv1.DataVolumeBound)
@@ -26,7 +27,23 @@ func changes(name string, old, now cdiv1.DataVolumeStatus) []action.Event {
 	if e, ok := phaseEvent(name, now.Phase); ok && old.Phase != now.Phase {
 		events = append(events, e)
 	}
+	ran, _ := find(old.Conditions, cdiv1.DataVolumeRunning)
+	runs, _ := find(now.Conditions, cdiv1.DataVolumeRunning)
+	if runs.Status == corev1.ConditionFalse && hinders(runs.Reason) && runs.Reason != ran.Reason {
+		events = append(events, action.Event{Type: corev1.EventTypeWarning, Reason: runs.Reason, Message: runs.Message})
+	}
 	return events
+}
+
+// hinders says whether a reason of Running that is False is trouble that no other event tells: neither a step that every worker takes,
+// nor the end of an attempt, which failure tells.
+func hinders(reason string) bool {
+	switch reason {
+	case "", cdi.ReasonPending, cdi.ReasonCompleted, cdi.ReasonError, cdi.ReasonChecksumError:
+		return false
+	default:
+		return true
+	}
 }
 
 // failure tells how an attempt ended that ended with a fault.
@@ -41,7 +58,7 @@ func (f *flow) failure(old, now cdiv1.DataVolumeStatus) []action.Event {
 // boundType is Normal for the steps that every claim takes.
 func boundType(reason string) string {
 	switch reason {
-	case "Pending", "Bound", "NotFound":
+	case cdi.ReasonPending, cdi.ReasonBound, cdi.ReasonNotFound:
 		return corev1.EventTypeNormal
 	default:
 		return corev1.EventTypeWarning

@@ -52,7 +52,7 @@ func (m Memory) encode() string {
 }
 
 // after is the memory once a worker's end is known. Only an attempt that is to be repeated because of a fault is counted; after one
-// without fault the next follows at once.
+// without fault the next follows at once. A source that asks to be left alone is, but no longer than longestWait.
 func (m Memory) after(pod types.UID, r job.Result, ended time.Time) Memory {
 	m.Pod, m.Outcome, m.Reason, m.Message, m.Next = pod, r.Outcome, r.Reason, r.Message, nil
 	switch r.Outcome {
@@ -60,7 +60,8 @@ func (m Memory) after(pod types.UID, r job.Result, ended time.Time) Memory {
 		return m
 	}
 	m.Attempts++
-	wait := max(backoff(m.Attempts), time.Duration(r.RetryAfterSeconds)*time.Second)
+	asked := time.Duration(min(r.RetryAfterSeconds, int64(longestWait/time.Second))) * time.Second
+	wait := max(backoff(m.Attempts), asked)
 	m.Next = &metav1.Time{Time: ended.Add(wait).Truncate(time.Second)}
 	return m
 }

@@ -1,6 +1,7 @@
 package populate
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -46,8 +47,12 @@ func TestMemoryAfterAWorkersEnd(t *testing.T) {
 			Memory{Claim: "c", Pod: "p", Attempts: 1001, Outcome: job.SourceFailed, Next: at(5 * time.Minute)},
 		},
 		"a source may ask for more": {
-			0, job.Result{Outcome: job.SourceFailed, RetryAfterSeconds: 900},
-			Memory{Claim: "c", Pod: "p", Attempts: 1, Outcome: job.SourceFailed, Next: at(15 * time.Minute)},
+			0, job.Result{Outcome: job.SourceFailed, RetryAfterSeconds: 90},
+			Memory{Claim: "c", Pod: "p", Attempts: 1, Outcome: job.SourceFailed, Next: at(90 * time.Second)},
+		},
+		"though not for more than five minutes": {
+			0, job.Result{Outcome: job.SourceFailed, RetryAfterSeconds: math.MaxInt64},
+			Memory{Claim: "c", Pod: "p", Attempts: 1, Outcome: job.SourceFailed, Next: at(5 * time.Minute)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

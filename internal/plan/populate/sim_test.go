@@ -23,14 +23,15 @@ import (
 // sim is a cluster of one DataVolume in memory: it does what actions say, plays the other components when a story tells it to, and writes
 // down what a user would see. Its clock stands still unless told otherwise.
 type sim struct {
-	world   World
-	now     time.Time
-	uids    int
-	refuse  string // the API server's words to the next creation
-	crashAt int    // the number of the action after which the controller dies once; 0: never
-	acted   int
-	log     strings.Builder
-	writers int // the most workers that ever ran at once
+	world         World
+	now           time.Time
+	uids          int
+	refuse        string // the API server's words to the next creation, or, if refuseChanges, to the next change
+	refuseChanges bool
+	crashAt       int // the number of the action after which the controller dies once; 0: never
+	acted         int
+	log           strings.Builder
+	overlap       bool // a worker was to be made beside another
 }
 
 func newSim(dv *cdiv1.DataVolume, classes ...storagev1.StorageClass) *sim {
@@ -94,7 +95,7 @@ func (s *sim) reconcile() {
 }
 
 func (s *sim) do(a action.Action) *action.Refusal {
-	if _, creates := a.(action.Create); creates && s.refuse != "" {
+	if _, creates := a.(action.Create); s.refuse != "" && creates != s.refuseChanges {
 		s.printf("  refused %s", a)
 		return &action.Refusal{Action: a, Text: s.refuse}
 	}
@@ -108,6 +109,7 @@ func (s *sim) do(a action.Action) *action.Refusal {
 				s.world.Claim = o
 			}
 		case *corev1.Pod:
+			s.overlap = s.overlap || s.world.Worker != nil
 			if s.world.Worker == nil {
 				o.UID, o.Status.Phase = s.uid(), corev1.PodPending
 				s.world.Worker = o
@@ -173,7 +175,6 @@ func (s *sim) run(done, total int64) {
 	s.world.Worker = s.world.Worker.DeepCopy()
 	s.world.Worker.Status.Phase = corev1.PodRunning
 	s.world.Progress = &job.Progress{DoneBytes: done, TotalBytes: total}
-	s.writers = max(s.writers, 1)
 }
 
 func (s *sim) end(r job.Result) {

@@ -50,15 +50,16 @@ func (f *flow) decision(v verdict) action.Decision[cdiv1.DataVolumeStatus] {
 
 // readyCondition is True exactly when the disk is.
 func (f *flow) readyCondition(v verdict) condition {
-	switch v.phase {
-	case cdiv1.Succeeded:
+	if v.phase == cdiv1.Succeeded {
 		return condition{status: corev1.ConditionTrue}
-	case cdiv1.Unknown:
-		return condition{status: corev1.ConditionUnknown}
 	}
 	c := condition{status: corev1.ConditionFalse, reason: v.ready}
-	if v.ready == v.bound.reason {
+	switch v.ready {
+	case "":
+	case v.bound.reason:
 		c.message = v.bound.message
+	case v.running.reason:
+		c.message = v.running.message
 	}
 	return c
 }
@@ -83,6 +84,8 @@ func (f *flow) pending() condition {
 	}
 	if f.volume.Class != nil {
 		c.message += fmt.Sprintf(": %s has not made its volume yet", f.volume.Class.Provisioner)
+	} else {
+		c.message += ": it has no StorageClass that could make its volume, so it waits for a PersistentVolume that somebody makes for it"
 	}
 	return c
 }
@@ -112,11 +115,15 @@ func find(conditions []cdiv1.DataVolumeCondition, kind cdiv1.DataVolumeCondition
 	return conditions[i], true
 }
 
-func percent(p *job.Progress) string {
-	if p == nil {
+// progress is the running worker's. A log that can't be read for once takes nothing back.
+func (f *flow) progress() string {
+	if f.Progress == nil {
+		if c, ok := find(f.DataVolume.Status.Conditions, cdiv1.DataVolumeRunning); ok && c.Status == corev1.ConditionTrue {
+			return string(f.DataVolume.Status.Progress)
+		}
 		return "N/A"
 	}
-	done, ok := p.Percent()
+	done, ok := f.Progress.Percent()
 	if !ok {
 		return "N/A"
 	}

@@ -135,6 +135,9 @@ func TestStories(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := s.sim()
 			s.play(m)
+			if m.overlap {
+				t.Error("a worker was to be made while another was there: two writers corrupt a disk")
+			}
 			golden := filepath.Join("testdata", name+".txt")
 			if *update {
 				if err := os.WriteFile(golden, []byte(m.log.String()), 0o644); err != nil {
@@ -163,7 +166,7 @@ func TestStopAfterEveryActionAndRestart(t *testing.T) {
 				m := s.sim()
 				m.crashAt = n
 				s.play(m)
-				if diff := cmp.Diff(undisturbed.snapshot(), m.snapshot()); diff != "" {
+				if diff := cmp.Diff(undisturbed.snapshot(), m.snapshot()); diff != "" || m.overlap {
 					t.Errorf("the story ends differently: %s\n%s", diff, m.log.String())
 				}
 			})

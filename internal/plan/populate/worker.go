@@ -14,17 +14,20 @@ import (
 	"vmdisk.io/vmdisk/internal/pod"
 )
 
-// endOf says how a worker ended, and when; false while there is none or it hasn't ended. A pod ends when its container has, so that
-// a container that may still write is never taken for gone.
+// endOf says how a worker ended, and when; false while there is none or it hasn't ended. Its own container decides: it is never started
+// again, and what else is in the pod, such as a mesh's proxy, may run for ever. A container that may still write is never taken for ended.
 func endOf(worker *corev1.Pod, now time.Time) (job.Result, time.Time, bool) {
-	if worker == nil || worker.Status.Phase != corev1.PodSucceeded && worker.Status.Phase != corev1.PodFailed {
+	if worker == nil {
 		return job.Result{}, time.Time{}, false
 	}
-	status, ok := containerStatus(worker)
-	if !ok || status.State.Terminated == nil {
-		return unheard(worker), now, true
-	}
+	status, _ := containerStatus(worker)
 	end := status.State.Terminated
+	switch over := worker.Status.Phase == corev1.PodSucceeded || worker.Status.Phase == corev1.PodFailed; {
+	case end == nil && over:
+		return unheard(worker), now, true
+	case end == nil:
+		return job.Result{}, time.Time{}, false
+	}
 	ended := end.FinishedAt.Time
 	if ended.IsZero() {
 		ended = now
@@ -48,14 +51,23 @@ func unheard(worker *corev1.Pod) job.Result {
 func silent(worker *corev1.Pod, end *corev1.ContainerStateTerminated) job.Result {
 	switch {
 	case end.Reason == "OOMKilled":
-		limit := worker.Spec.Containers[0].Resources.Limits.Memory()
 		return job.Result{Outcome: job.Broken, Reason: end.Reason, Message: fmt.Sprintf(
-			"the worker needed more memory than its limit of %s: ask the administrator to raise podResourceRequirements in the CDI object's config", limit)}
+			"the worker needed more memory than its limit of %s: ask the administrator to raise podResourceRequirements in the CDI object's config", memoryLimit(worker))}
 	case worker.DeletionTimestamp != nil || worker.Status.Reason == "Evicted":
 		return job.Result{Outcome: job.Interrupted, Reason: "Interrupted", Message: "the worker was told to stop"}
 	default:
 		return job.Result{Outcome: job.Broken, Reason: end.Reason, Message: fmt.Sprintf("the worker ended with exit code %d and said nothing", end.ExitCode)}
 	}
+}
+
+// memoryLimit is the limit of the worker's own container.
+func memoryLimit(worker *corev1.Pod) string {
+	for _, c := range worker.Spec.Containers {
+		if c.Name == pod.Container {
+			return c.Resources.Limits.Memory().String()
+		}
+	}
+	return "0"
 }
 
 // containerStatus is the state of the worker's own container. Others may be in the pod: meshes and policies add them.
@@ -83,7 +95,7 @@ func hindrance(worker *corev1.Pod, warnings []corev1.Event) (condition, bool) {
 			return condition{corev1.ConditionFalse, wait.Reason, wait.Message}, true
 		}
 	}
-	if w, ok := lastWarning(warnings, string(worker.UID)); ok {
+	if w, ok := lastWarning(warnings, string(worker.UID)); ok && w.Reason != "FailedScheduling" { // it is scheduled by now
 		return condition{corev1.ConditionFalse, w.Reason, cause.Complaint(w.Reason, w.Message)}, true
 	}
 	return condition{}, false

@@ -1,5 +1,5 @@
 // Package populate decides what a DataVolume needs next. Its input is a World, everything that was seen of one DataVolume;
-// its output is a decision. docs/STATES.md tells in prose what the steps in steps.go decide.
+// its output is a decision. docs/STATES.md tells in prose what the steps in claim.go and attempt.go decide.
 package populate
 
 import (
@@ -54,8 +54,9 @@ func (w World) adoptable() bool {
 	return restored || a[cdi.AllowClaimAdoption] == "true" || w.Claim.Annotations[cdi.PopulatedFor] == w.DataVolume.Name
 }
 
-// immediate says whether the DataVolume asks not to wait for a consumer.
+// immediate says whether somebody asks, on the DataVolume or on its claim, not to wait for a consumer.
 func (w World) immediate() bool {
-	_, ok := w.DataVolume.Annotations[cdi.BindImmediate]
-	return ok
+	_, asked := w.DataVolume.Annotations[cdi.BindImmediate]
+	_, askedOfClaim := w.Claim.Annotations[cdi.BindImmediate]
+	return asked || askedOfClaim
 }

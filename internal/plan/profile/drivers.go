@@ -1,14 +1,24 @@
 package profile
 
 import (
+	"path"
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 )
 
-// driver is what is known of a provisioner: the modes its volumes have, the best for a virtual machine first, and how it clones.
-type driver struct {
+// kind is what is known of a driver's classes, or of those whose parameters are as when says.
+type kind struct {
+	when parameter
+	// modes are those that its volumes have, the best for a virtual machine first. Read-only modes are left out: a disk is filled first.
 	modes []claimMode
+	// clone is how it clones best; empty: not known.
 	clone cdiv1.CDICloneStrategy
+	// least is the smallest volume that it makes, a quantity such as "4Gi"; empty: any.
+	least string
 }
 
 type claimMode struct {
@@ -16,74 +26,42 @@ type claimMode struct {
 	volume corev1.PersistentVolumeMode
 }
 
-// The modes, written short: access, then volume.
-var (
-	manyBlock = claimMode{corev1.ReadWriteMany, corev1.PersistentVolumeBlock}
-	manyFile  = claimMode{corev1.ReadWriteMany, corev1.PersistentVolumeFilesystem}
-	onceBlock = claimMode{corev1.ReadWriteOnce, corev1.PersistentVolumeBlock}
-	onceFile  = claimMode{corev1.ReadWriteOnce, corev1.PersistentVolumeFilesystem}
-)
-
-// drivers is the table of provisioners. Shared block devices come first, since a virtual machine on one can move to another node
-// while it runs. Where the table is silent or wrong for a cluster, the spec of that class's profile wins.
-func drivers() map[string]driver {
-	shared := []claimMode{manyBlock, onceBlock, onceFile}
-	sharedBoth := []claimMode{manyBlock, manyFile, onceBlock, onceFile}
-	block := []claimMode{onceBlock, onceFile}
-	files := []claimMode{manyFile, onceFile}
-	single := []claimMode{onceFile}
-	const csi, snapshot, copying = cdiv1.CloneStrategyCsiClone, cdiv1.CloneStrategySnapshot, cdiv1.CloneStrategyHostAssisted
-	return map[string]driver{
-		"linstor.csi.linbit.com":             {shared, csi},
-		"rbd.csi.ceph.com":                   {shared, csi},
-		"rook-ceph.rbd.csi.ceph.com":         {shared, csi},
-		"openshift-storage.rbd.csi.ceph.com": {shared, csi},
-		"cephfs.csi.ceph.com":                {files, csi},
-		"rook-ceph.cephfs.csi.ceph.com":      {files, csi},
-		"csi-rbdplugin":                      {shared, csi},
-		"driver.longhorn.io":                 {sharedBoth, snapshot},
-		"csi.trident.netapp.io":              {sharedBoth, snapshot},
-		"pxd.portworx.com":                   {[]claimMode{manyBlock, onceBlock, manyFile, onceFile}, csi},
-		"csi-powermax.dellemc.com":           {shared, snapshot},
-		"csi-powerstore.dellemc.com":         {shared, snapshot},
-		"csi-unity.dellemc.com":              {shared, snapshot},
-		"csi-vxflexos.dellemc.com":           {shared, snapshot},
-		"csi-isilon.dellemc.com":             {files, snapshot},
-		"csi.hpe.com":                        {shared, csi},
-		"csi.huawei.com":                     {shared, snapshot},
-		"hspc.csi.hitachi.com":               {shared, csi},
-		"block.csi.ibm.com":                  {shared, snapshot},
-		"infinibox-csi-driver":               {shared, snapshot},
-		"pure-csi":                           {shared, csi},
-		"vsphere.csi.vmware.com":             {block, copying},
-		"csi.vsphere.vmware.com":             {block, copying},
-		"ebs.csi.aws.com":                    {block, snapshot},
-		"efs.csi.aws.com":                    {files, copying},
-		"pd.csi.storage.gke.io":              {block, snapshot},
-		"disk.csi.azure.com":                 {block, csi},
-		"file.csi.azure.com":                 {files, copying},
-		"cinder.csi.openstack.org":           {shared, snapshot},
-		"manila.csi.openstack.org":           {files, snapshot},
-		"topolvm.io":                         {block, snapshot},
-		"topolvm.cybozu.com":                 {block, snapshot},
-		"openebs.io/local":                   {single, copying},
-		"local.csi.openebs.io":               {block, snapshot},
-		"zfs.csi.openebs.io":                 {block, csi},
-		"io.openebs.csi-mayastor":            {block, snapshot},
-		"nfs.csi.k8s.io":                     {files, copying},
-		"smb.csi.k8s.io":                     {files, copying},
-		"rancher.io/local-path":              {single, copying},
-		"kubevirt.io.hostpath-provisioner":   {single, copying},
-		"hostpath.csi.k8s.io":                {block, snapshot},
-		"k8s.io/minikube-hostpath":           {single, copying},
-	}
+// parameter is a condition on a class's parameters: the one named key, in lower case, matches one of the patterns, which are those of
+// package path. The zero parameter holds for every class.
+type parameter struct {
+	key      string
+	patterns []string
 }
 
-// sets is the driver's modes as a profile shows them; an unknown driver can do what every driver can.
-func (d driver) sets() []cdiv1.ClaimPropertySet {
-	modes := d.modes
+func (p parameter) holds(parameters map[string]string) bool {
+	if p.key == "" {
+		return true
+	}
+	value := strings.ToLower(parameters[p.key])
+	return slices.ContainsFunc(p.patterns, func(pattern string) bool {
+		match, err := path.Match(pattern, value)
+		return err == nil && match // a test reads every pattern of the table
+	})
+}
+
+// kindOf finds what is known of a class, and says as a reason of Recognized whether anything is.
+func kindOf(class *storagev1.StorageClass) (kind, string) {
+	kinds, ok := drivers()[class.Provisioner]
+	if !ok {
+		return kind{}, Unrecognized
+	}
+	i := slices.IndexFunc(kinds, func(k kind) bool { return k.when.holds(class.Parameters) })
+	if i < 0 {
+		return kind{}, UnrecognizedParameters
+	}
+	return kinds[i], Recognized
+}
+
+// sets is the kind's modes as a profile shows them; an unknown driver can do what every driver can.
+func (k kind) sets() []cdiv1.ClaimPropertySet {
+	modes := k.modes
 	if len(modes) == 0 {
-		modes = []claimMode{onceFile}
+		modes = []claimMode{{corev1.ReadWriteOnce, corev1.PersistentVolumeFilesystem}}
 	}
 	var sets []cdiv1.ClaimPropertySet
 	for _, m := range modes {

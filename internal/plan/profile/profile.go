@@ -15,13 +15,14 @@ import (
 
 // Reasons of the Recognized condition.
 const (
-	Recognized   = "RecognizedProvisioner"
-	Unrecognized = "UnrecognizedProvisioner"
+	Recognized             = "RecognizedProvisioner"
+	Unrecognized           = "UnrecognizedProvisioner"
+	UnrecognizedParameters = "UnrecognizedStorageClassParameters"
 )
 
 // Status is the status of the profile of a class. What the profile's spec sets wins over what is known of the driver.
 func Status(profile *cdiv1.StorageProfile, class *storagev1.StorageClass, now metav1.Time) cdiv1.StorageProfileStatus {
-	known, recognized := drivers()[class.Provisioner]
+	known, reason := kindOf(class)
 	status := *profile.Status.DeepCopy()
 	status.StorageClass = &class.Name
 	status.Provisioner = &class.Provisioner
@@ -32,12 +33,12 @@ func Status(profile *cdiv1.StorageProfile, class *storagev1.StorageClass, now me
 	status.CloneStrategy = strategy(profile, class, known)
 	status.DataImportCronSourceFormat = profile.Spec.DataImportCronSourceFormat
 	status.SnapshotClass = profile.Spec.SnapshotClass
-	status.Conditions = []cdiv1.StorageProfileCondition{condition(status.Conditions, class, recognized, len(profile.Spec.ClaimPropertySets) > 0, now)}
+	status.Conditions = []cdiv1.StorageProfileCondition{timed(recognized(class, reason, len(profile.Spec.ClaimPropertySets) > 0), status.Conditions, now)}
 	return status
 }
 
 // strategy is the wish for clones: the profile's, the class's, the driver's. Nil where nobody has one.
-func strategy(profile *cdiv1.StorageProfile, class *storagev1.StorageClass, known driver) *cdiv1.CDICloneStrategy {
+func strategy(profile *cdiv1.StorageProfile, class *storagev1.StorageClass, known kind) *cdiv1.CDICloneStrategy {
 	if profile.Spec.CloneStrategy != nil {
 		return profile.Spec.CloneStrategy
 	}
@@ -51,16 +52,39 @@ func strategy(profile *cdiv1.StorageProfile, class *storagev1.StorageClass, know
 	return nil
 }
 
-func condition(old []cdiv1.StorageProfileCondition, class *storagev1.StorageClass, recognized, overridden bool, now metav1.Time) cdiv1.StorageProfileCondition {
-	c := cdiv1.StorageProfileCondition{Type: cdiv1.StorageProfileRecognized}
-	c.Status, c.Reason = corev1.ConditionTrue, Recognized
-	if !recognized {
-		c.Status, c.Reason = corev1.ConditionFalse, Unrecognized
-		c.Message = fmt.Sprintf("provisioner %s is not known to vmdisk, so disks get ReadWriteOnce and Filesystem: if it can do better, set claimPropertySets in this profile's spec", class.Provisioner)
-		if overridden {
-			c.Message = fmt.Sprintf("provisioner %s is not known to vmdisk; the claimPropertySets of this profile's spec are used", class.Provisioner)
-		}
+// Annotations are those that the profile of a class is made with: what is known of its driver and has no place in the status.
+func Annotations(class *storagev1.StorageClass) map[string]string {
+	known, _ := kindOf(class) // an unknown driver has no smallest volume
+	if known.least == "" {
+		return nil
 	}
+	return map[string]string{cdi.MinimumClaimSize: known.least}
+}
+
+// recognized is the condition that says whether the class's driver is known, without its times. Overridden says that the profile's spec
+// has claimPropertySets.
+func recognized(class *storagev1.StorageClass, reason string, overridden bool) cdiv1.StorageProfileCondition {
+	c := cdiv1.StorageProfileCondition{Type: cdiv1.StorageProfileRecognized}
+	c.Status, c.Reason = corev1.ConditionFalse, reason
+	var trouble string
+	switch reason {
+	case Recognized:
+		c.Status = corev1.ConditionTrue
+		return c
+	case UnrecognizedParameters:
+		trouble = fmt.Sprintf("the parameters of StorageClass %s don't tell which kind of volume %s makes", class.Name, class.Provisioner)
+	default:
+		trouble = fmt.Sprintf("provisioner %s is not known to vmdisk", class.Provisioner)
+	}
+	c.Message = trouble + ", so disks get ReadWriteOnce and Filesystem: if it can do better, set claimPropertySets in this profile's spec"
+	if overridden {
+		c.Message = trouble + "; the claimPropertySets of this profile's spec are used"
+	}
+	return c
+}
+
+// timed puts times to a condition: a transition is a change of status, a heartbeat is any change.
+func timed(c cdiv1.StorageProfileCondition, old []cdiv1.StorageProfileCondition, now metav1.Time) cdiv1.StorageProfileCondition {
 	c.LastTransitionTime, c.LastHeartbeatTime = now, now
 	for _, o := range old {
 		if o.Type != c.Type {

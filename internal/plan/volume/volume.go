@@ -9,13 +9,15 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"vmdisk.io/vmdisk/api/cdi"
 )
 
 // Cluster is what a claim is judged against.
 type Cluster struct {
 	Classes  []storagev1.StorageClass
 	Profiles []cdiv1.StorageProfile
-	// Config is nil until its controller has made it.
+	// Config is the configuration in force; nil stands for its defaults.
 	Config *cdiv1.CDIConfig
 }
 
@@ -75,14 +77,11 @@ func fromClaim(pvc corev1.PersistentVolumeClaimSpec, cluster Cluster) (Volume, e
 	if err != nil {
 		return Volume{}, err
 	}
-	v := Volume{Claim: claim, Class: class, DiskBytes: size}
+	v := Volume{Claim: claim, Class: class}
 	if class != nil {
 		v.Claim.StorageClassName = &class.Name
 	}
-	if mode(claim.VolumeMode) == corev1.PersistentVolumeFilesystem {
-		v.DiskBytes = Usable(size, overheadOf(class, cluster.Config))
-		v.AllowSmaller = true
-	}
+	v.fitInto(size, cluster.Config)
 	return v, nil
 }
 
@@ -107,6 +106,9 @@ func fromStorage(storage cdiv1.StorageSpec, cluster Cluster) (Volume, error) {
 	claimBytes := size
 	if volumeMode == corev1.PersistentVolumeFilesystem {
 		claimBytes = Inflated(size, overheadOf(class, cluster.Config))
+	}
+	if class != nil {
+		claimBytes = max(claimBytes, leastOf(class.Name, cluster.Profiles))
 	}
 	resources := *storage.Resources.DeepCopy()
 	if claimBytes != size {
@@ -142,7 +144,7 @@ func properties(storage cdiv1.StorageSpec, class *storagev1.StorageClass, profil
 	if class == nil {
 		return nil, "", invalid("the DataVolume names no access mode, and without a StorageClass there is no profile to take one from: set accessModes")
 	}
-	for _, set := range setsOf(class.Name, profiles) {
+	for _, set := range profileOf(class.Name, profiles).Status.ClaimPropertySets {
 		if wanted != nil && mode(set.VolumeMode) != *wanted {
 			continue
 		}
@@ -169,12 +171,22 @@ func forMode(wanted *corev1.PersistentVolumeMode) string {
 	return fmt.Sprintf(" for volume mode %s", *wanted)
 }
 
-func setsOf(class string, profiles []cdiv1.StorageProfile) []cdiv1.ClaimPropertySet {
+// profileOf is a class's profile; an empty one until its controller has made it.
+func profileOf(class string, profiles []cdiv1.StorageProfile) cdiv1.StorageProfile {
 	i := slices.IndexFunc(profiles, func(p cdiv1.StorageProfile) bool { return p.Name == class })
 	if i < 0 {
-		return nil
+		return cdiv1.StorageProfile{}
 	}
-	return profiles[i].Status.ClaimPropertySets
+	return profiles[i]
+}
+
+// leastOf is the size of the smallest claim that a class can serve, as its profile says; 0 where that says none, or nothing that can be read.
+func leastOf(class string, profiles []cdiv1.StorageProfile) int64 {
+	q, err := resource.ParseQuantity(profileOf(class, profiles).Annotations[cdi.MinimumClaimSize])
+	if err != nil {
+		return 0
+	}
+	return q.Value()
 }
 
 func containsAll(have, want []corev1.PersistentVolumeAccessMode) bool {

@@ -42,11 +42,13 @@ func cluster() Cluster {
 	class := func(name string) storagev1.StorageClass {
 		return storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	}
+	large := profile("large", set(block, once))
+	large.Annotations = map[string]string{cdi.MinimumClaimSize: "4Gi"}
 	config := &cdiv1.CDIConfig{}
 	config.Status.FilesystemOverhead = &cdiv1.FilesystemOverhead{Global: "0.055", StorageClass: map[string]cdiv1.Percent{"plain": "0.1"}}
 	return Cluster{
-		Classes:  []storagev1.StorageClass{class("fast"), class("plain"), class("bare")},
-		Profiles: []cdiv1.StorageProfile{profile("fast", set(block, many), set(block, once), set(files, once)), profile("plain", set(files, once))},
+		Classes:  []storagev1.StorageClass{class("fast"), class("plain"), class("bare"), class("large")},
+		Profiles: []cdiv1.StorageProfile{profile("fast", set(block, many), set(block, once), set(files, once)), profile("plain", set(files, once)), large},
 		Config:   config,
 	}
 }
@@ -95,6 +97,14 @@ func TestVolumeOfAStorageSection(t *testing.T) {
 			cdiv1.StorageSpec{StorageClassName: new("plain"), Resources: sized("10000001")},
 			summary{"plain", []corev1.PersistentVolumeAccessMode{once}, files, 11534336, 10000384, false},
 		},
+		"a claim is never smaller than the class can serve": {
+			cdiv1.StorageSpec{StorageClassName: new("large"), Resources: sized("1Gi")},
+			summary{"large", []corev1.PersistentVolumeAccessMode{once}, block, 4 * GiB, GiB, false},
+		},
+		"a claim that is larger stays as it is": {
+			cdiv1.StorageSpec{StorageClassName: new("large"), Resources: sized("5Gi")},
+			summary{"large", []corev1.PersistentVolumeAccessMode{once}, block, 5 * GiB, 5 * GiB, false},
+		},
 		"both modes said leave nothing to the profile": {
 			cdiv1.StorageSpec{StorageClassName: new("bare"), VolumeMode: new(block), AccessModes: []corev1.PersistentVolumeAccessMode{many}, Resources: sized("1Gi")},
 			summary{"bare", []corev1.PersistentVolumeAccessMode{many}, block, GiB, GiB, false},
@@ -142,6 +152,33 @@ func TestVolumeOfAClaimSection(t *testing.T) {
 	}
 }
 
+// TestVolumeOfAnExistingClaim gives claims that today's defaults and profiles would not make: they were made under others.
+func TestVolumeOfAnExistingClaim(t *testing.T) {
+	claim := func(class *string, m corev1.PersistentVolumeMode, size string) corev1.PersistentVolumeClaimSpec {
+		return corev1.PersistentVolumeClaimSpec{StorageClassName: class, VolumeMode: &m, AccessModes: []corev1.PersistentVolumeAccessMode{once}, Resources: sized(size)}
+	}
+	modes := []corev1.PersistentVolumeAccessMode{once}
+	storage := cdiv1.DataVolumeSpec{Storage: &cdiv1.StorageSpec{Resources: sized("1Gi")}}
+	byHand := cdiv1.DataVolumeSpec{PVC: &corev1.PersistentVolumeClaimSpec{}}
+	for name, c := range map[string]struct {
+		claim corev1.PersistentVolumeClaimSpec
+		spec  cdiv1.DataVolumeSpec
+		want  summary
+	}{
+		"a filesystem in a class that would now give blocks": {claim(new("fast"), files, "2Gi"), storage, summary{"fast", modes, files, 2 * GiB, GiB, false}},
+		"a block volume in a class that is gone":             {claim(new("gone"), block, "1Gi"), storage, summary{"", modes, block, GiB, GiB, false}},
+		"a claim without a class":                            {claim(nil, block, "1Gi"), storage, summary{"", modes, block, GiB, GiB, false}},
+		"a hand-written filesystem":                          {claim(new("plain"), files, "1Gi"), byHand, summary{"plain", modes, files, GiB, 930 * MiB, true}},
+		"a hand-written block volume":                        {claim(new("fast"), block, "1Gi"), byHand, summary{"fast", modes, block, GiB, GiB, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, summarize(OfClaim(c.claim, c.spec, cluster()))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestWhatCannotBeAVolumeSaysWhatToSet(t *testing.T) {
 	storage := func(s cdiv1.StorageSpec) cdiv1.DataVolumeSpec { return cdiv1.DataVolumeSpec{Storage: &s} }
 	for name, c := range map[string]struct {
@@ -153,7 +190,7 @@ func TestWhatCannotBeAVolumeSaysWhatToSet(t *testing.T) {
 		"no size":              {storage(cdiv1.StorageSpec{StorageClassName: new("fast")}), "set resources.requests.storage"},
 		"hardly a size":        {storage(cdiv1.StorageSpec{Resources: sized("1000")}), "must be at least 1Mi"},
 		"no class by default":  {storage(cdiv1.StorageSpec{Resources: sized("1Gi")}), "set storageClassName"},
-		"a class that is gone": {storage(cdiv1.StorageSpec{StorageClassName: new("gone"), Resources: sized("1Gi")}), "use one of bare, fast, plain"},
+		"a class that is gone": {storage(cdiv1.StorageSpec{StorageClassName: new("gone"), Resources: sized("1Gi")}), "use one of bare, fast, large, plain"},
 		"an empty profile":     {storage(cdiv1.StorageSpec{StorageClassName: new("bare"), Resources: sized("1Gi")}), "set accessModes in the DataVolume"},
 		"a claim without modes": {
 			cdiv1.DataVolumeSpec{PVC: &corev1.PersistentVolumeClaimSpec{Resources: sized("1Gi")}}, "set one, such as ReadWriteOnce"},

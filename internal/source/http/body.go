@@ -71,7 +71,7 @@ func (b *body) mend(err error) error {
 	if atEnd {
 		err = io.ErrUnexpectedEOF
 	}
-	cause := classify(err, from)
+	cause := classify(err, from, b.source.advice)
 	if !b.source.object.ranges {
 		return b.broken(cause, "the server can't continue where it stopped")
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // classify turns a request's or body's error into a *source.Error. from is the URL in messages.
-func classify(err error, from string) *source.Error {
+func classify(err error, from string, advice Advice) *source.Error {
 	var e *source.Error
 	if errors.As(err, &e) {
 		return e
@@ -26,7 +26,7 @@ func classify(err error, from string) *source.Error {
 	if e := classifyDial(err); e != nil {
 		return e
 	}
-	if e := classifyTLS(err, from); e != nil {
+	if e := classifyTLS(err, from, advice); e != nil {
 		return e
 	}
 	var redirect *redirectError
@@ -85,7 +85,7 @@ func classifyDial(err error) *source.Error {
 }
 
 // classifyTLS knows the errors of a TLS handshake, or answers nil.
-func classifyTLS(err error, from string) *source.Error {
+func classifyTLS(err error, from string, advice Advice) *source.Error {
 	var (
 		verification *tls.CertificateVerificationError
 		authority    x509.UnknownAuthorityError
@@ -96,7 +96,7 @@ func classifyTLS(err error, from string) *source.Error {
 	)
 	switch {
 	case errors.As(err, &authority):
-		return &source.Error{Reason: source.CertificateInvalid, Permanent: true, Err: err, Message: fmt.Sprintf("the certificate of %s is signed by an unknown authority: give that authority's certificate in certConfigMap", from)}
+		return &source.Error{Reason: source.CertificateInvalid, Permanent: true, Err: err, Message: fmt.Sprintf("the certificate of %s is signed by an unknown authority: %s", from, advice.Authority)}
 	case errors.As(err, &hostname):
 		return &source.Error{Reason: source.CertificateInvalid, Permanent: true, Err: err, Message: fmt.Sprintf("the certificate of %s is for another host: %v", from, hostname)}
 	case errors.As(err, &invalid):
@@ -113,7 +113,7 @@ func classifyTLS(err error, from string) *source.Error {
 }
 
 // classifyStatus is the error of an answer with another status than the one asked for.
-func classifyStatus(r *http.Response) *source.Error {
+func classifyStatus(r *http.Response, advice Advice) *source.Error {
 	from := redact(r.Request.URL)
 	e := &source.Error{
 		Message:    fmt.Sprintf("%s from %s", statusText(r), from),
@@ -126,7 +126,7 @@ func classifyStatus(r *http.Response) *source.Error {
 		e.Reason, e.Permanent = source.Gone, true
 	case code == http.StatusUnauthorized:
 		e.Reason, e.Permanent = source.Unauthorized, true
-		e.Message += ": the server wants a user and password; check the Secret that secretRef names"
+		e.Message += ": the server wants a user and password; " + advice.Credentials
 	case code == http.StatusForbidden:
 		e.Reason, e.Permanent = source.Forbidden, true
 	case code == http.StatusProxyAuthRequired:

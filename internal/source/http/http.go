@@ -34,6 +34,11 @@ type Options struct {
 	InsecureSkipVerify bool
 	// Timeouts bound the waiting; a zero field means its default.
 	Timeouts Timeouts
+	// Head is how many bytes the first request asks for; 0: all of them. Where only a part of a large object will be
+	// read, a small Head keeps the server from sending what nobody takes.
+	Head int64
+	// Advice is what messages tell the reader to do; an empty field means its default.
+	Advice Advice
 	// Proxy chooses a proxy by the request's URL. The default reads HTTP_PROXY, HTTPS_PROXY and NO_PROXY, in upper or
 	// lower case.
 	Proxy func(*url.URL) (*url.URL, error)
@@ -64,6 +69,24 @@ func (t Timeouts) withDefaults() Timeouts {
 	return t
 }
 
+// Advice says where a person gives what a server wants. The defaults speak of a DataVolume's fields.
+type Advice struct {
+	// Authority is for a certificate by an unknown authority.
+	Authority string
+	// Credentials is for a server that wants a user and a password.
+	Credentials string
+}
+
+func (a Advice) withDefaults() Advice {
+	if a.Authority == "" {
+		a.Authority = "give that authority's certificate in certConfigMap"
+	}
+	if a.Credentials == "" {
+		a.Credentials = "check the Secret that secretRef names"
+	}
+	return a
+}
+
 // New checks the options and makes a source. Nothing is sent yet.
 func New(o Options) (source.Source, error) {
 	u, err := parseURL(o.URL)
@@ -90,7 +113,7 @@ func New(o Options) (source.Source, error) {
 		o.Password, _ = u.User.Password() // without one it is empty
 	}
 	u.User = nil // else it would be sent wherever a redirect leads back to
-	s := &httpSource{url: u, header: header, user: o.User, password: o.Password, timeouts: o.Timeouts, pause: o.Pause}
+	s := &httpSource{url: u, header: header, user: o.User, password: o.Password, timeouts: o.Timeouts, advice: o.Advice.withDefaults(), pause: o.Pause, head: o.Head}
 	s.client = newClient(o, &tls.Config{RootCAs: pool, InsecureSkipVerify: o.InsecureSkipVerify}) // the user asks for it
 	return s, nil
 }

@@ -23,10 +23,14 @@ type httpSource struct {
 	header         http.Header
 	user, password string
 	timeouts       Timeouts
+	advice         Advice
 	pause          func(context.Context, time.Duration) error
 
-	object object
-	first  *response // Describe's answer, until Open takes it
+	head int64 // bytes; 0: all
+
+	object   object
+	first    *response // Describe's answer, until Open takes it
+	firstEnd int64     // where it ends, in bytes, or source.Unknown
 }
 
 // object is what is known of what the URL names.
@@ -36,10 +40,14 @@ type object struct {
 	validator validator
 }
 
-// Describe implements source.Source. It asks for the whole object as a range, so that the answer tells whether ranges
-// are served, and keeps that answer for Open.
+// Describe implements source.Source. It asks for the whole object as a range, or for its first Head bytes, so that the
+// answer tells whether ranges are served, and keeps that answer for Open.
 func (s *httpSource) Describe(ctx context.Context) (source.Description, error) {
-	r, err := s.get(ctx, "bytes=0-", validator{})
+	wanted := "bytes=0-"
+	if s.head > 0 {
+		wanted = fmt.Sprintf("bytes=0-%d", s.head-1)
+	}
+	r, err := s.get(ctx, wanted, validator{})
 	if err != nil {
 		return source.Description{}, err
 	}
@@ -50,20 +58,22 @@ func (s *httpSource) Describe(ctx context.Context) (source.Description, error) {
 		}
 	}
 	s.object = object{length: source.Unknown, validator: readValidator(r.Header)}
+	s.firstEnd = source.Unknown
 	switch r.StatusCode {
 	case http.StatusPartialContent:
 		part, err := parseContentRange(r)
-		if err != nil || part.first != 0 || part.total != source.Unknown && part.last != part.total-1 {
+		if err != nil || part.first != 0 || s.head == 0 && part.total != source.Unknown && part.last != part.total-1 {
 			r.close()
-			return source.Description{}, badAnswer(r, "it was asked for everything and answered with Content-Range %q", r.Header.Get("Content-Range"))
+			return source.Description{}, badAnswer(r, "it was asked for %s and answered with Content-Range %q", wanted, r.Header.Get("Content-Range"))
 		}
+		s.firstEnd = part.last + 1
 		s.object.length = part.total
 		s.object.ranges = part.total != source.Unknown && !s.object.validator.isZero()
 	case http.StatusOK:
 		s.object.length = max(r.ContentLength, source.Unknown)
 	default:
 		r.close()
-		return source.Description{}, classifyStatus(r.Response)
+		return source.Description{}, classifyStatus(r.Response, s.advice)
 	}
 	s.first = r
 	return source.Description{
@@ -90,7 +100,7 @@ func (s *httpSource) Open(ctx context.Context, offset, length int64) (io.ReadClo
 			b.end = min(b.end, s.object.length)
 		}
 	}
-	if offset == 0 && length < 0 && s.first != nil {
+	if offset == 0 && s.first != nil && s.firstServes(b.end) {
 		b.response, s.first = s.first, nil
 		return b, nil
 	}
@@ -103,6 +113,19 @@ func (s *httpSource) Open(ctx context.Context, offset, length int64) (io.ReadClo
 	}
 	b.response = r
 	return b, nil
+}
+
+// firstServes reports whether Describe's answer has the bytes up to end and not many more. Where the server has no
+// ranges there is no other way to get them.
+func (s *httpSource) firstServes(end int64) bool {
+	switch {
+	case s.head == 0:
+		return end == s.object.length || !s.object.ranges
+	case !s.object.ranges && s.firstEnd == source.Unknown:
+		return true
+	default:
+		return end >= 0 && end <= s.firstEnd
+	}
 }
 
 // Close implements source.Source.
@@ -146,7 +169,7 @@ func orClose(r *response, err error) (*response, error) {
 // checkWhole checks an answer with the whole object.
 func (s *httpSource) checkWhole(r *response) error {
 	if r.StatusCode != http.StatusOK {
-		return classifyStatus(r.Response)
+		return classifyStatus(r.Response, s.advice)
 	}
 	if r.ContentLength >= 0 && s.object.length >= 0 && r.ContentLength != s.object.length || !s.object.validator.agrees(readValidator(r.Header)) {
 		return s.changed()
@@ -161,7 +184,7 @@ func (s *httpSource) checkPart(r *response, offset, end int64) error {
 	case http.StatusOK, http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
 		return s.changed() // what If-Range is for (RFC 9110, section 13.1.5)
 	default:
-		return classifyStatus(r.Response)
+		return classifyStatus(r.Response, s.advice)
 	}
 	part, err := parseContentRange(r)
 	if err != nil || part.first != offset || part.last != end-1 {
@@ -208,7 +231,7 @@ func (s *httpSource) get(ctx context.Context, rangeValue string, v validator) (*
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("ask %s: %w", redact(s.url), ctx.Err())
 		}
-		return nil, classify(err, s.from(err))
+		return nil, classify(err, s.from(err), s.advice)
 	}
 	watchdog := time.AfterFunc(s.timeouts.Idle, func() { cancel(errIdle) })
 	watchdog.Stop() // until the body is read

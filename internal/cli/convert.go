@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"vmdisk.io/vmdisk/internal/image"
+	"vmdisk.io/vmdisk/internal/stream"
+	"vmdisk.io/vmdisk/internal/target"
+	"vmdisk.io/vmdisk/internal/transfer"
+)
+
+// convertOptions are the arguments and flags of "vmdisk convert".
+type convertOptions struct {
+	sourceOptions
+	target        string
+	checksum      string
+	preallocation string
+	targetZeroed  bool
+	progress      string
+	json          bool
+	stdout        io.Writer
+	stderr        io.Writer
+}
+
+func newConvertCommand() *cobra.Command {
+	var o convertOptions
+	cmd := &cobra.Command{
+		Use:   "convert SOURCE TARGET",
+		Short: "Write the disk in an image to a file or a block device",
+		Long: "Write the disk in an image to a raw file or a block device, in one forward pass.\n\n" + sourceHelp + `
+TARGET is a file, which appears under its name only when it is complete, or a block device, which
+is filled to its end: what lies behind the image's disk becomes zero.` + exitHelp(),
+		Example: `  vmdisk convert https://example.com/debian.qcow2 debian.raw
+  vmdisk convert --checksum sha256:… debian.qcow2 /dev/vg/debian
+  xz -dc disk.raw.xz | vmdisk convert - disk.raw`,
+		Args: arguments("SOURCE", "TARGET"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.source, o.target = args[0], args[1]
+			o.stdin, o.stdout, o.stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return runConvert(cmd.Context(), o)
+		},
+	}
+	o.addFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.checksum, "checksum", "", "what the source's bytes, as they are served, must hash to: ALG:HEX, where ALG is md5, sha1, sha256 or sha512")
+	f.StringVar(&o.preallocation, "preallocation", "off", "space that the target takes beforehand: off, falloc (allocated) or full (written)")
+	f.BoolVar(&o.targetZeroed, "target-zeroed", false, "the target device is known to read as zeros, so that its holes need nothing; wrong data are what you get where that isn't true")
+	f.StringVar(&o.progress, "progress", string(progressAuto), "what shows progress, on standard error: auto (a bar on a terminal), bar, json or none")
+	f.BoolVar(&o.json, "json", false, "print the result as JSON on standard output, also after a failure")
+	return cmd
+}
+
+// convertResult is what --json prints.
+type convertResult struct {
+	Source string `json:"source"`
+	Target string `json:"target"`
+	// Format is the image's format, empty where it is not known.
+	Format       image.Format `json:"format,omitempty"`
+	VirtualBytes int64        `json:"virtualBytes"`
+	ReadBytes    int64        `json:"readBytes"`
+	WrittenBytes int64        `json:"writtenBytes"`
+	Seconds      float64      `json:"seconds"`
+	ExitCode     int          `json:"exitCode"`
+	// Message says what went wrong; empty where nothing did.
+	Message string `json:"message,omitempty"`
+}
+
+// runConvert converts. Its error says what went wrong; the result is printed all the same.
+func runConvert(ctx context.Context, o convertOptions) error {
+	started := time.Now()
+	report, err := convert(ctx, o)
+	var refused *image.Refused
+	if errors.As(err, &refused) && report.Source != "" {
+		err = fmt.Errorf("%s: %w", report.Source, err) // what is wrong with the bytes says nothing of whence they came
+	}
+	if !o.json {
+		return err
+	}
+	r := convertResult{
+		Source: report.Source, Target: o.target, Format: report.Format, VirtualBytes: report.VirtualBytes,
+		ReadBytes: report.ReadBytes, WrittenBytes: report.WrittenBytes, Seconds: time.Since(started).Seconds(), ExitCode: exitCode(err),
+	}
+	if err != nil {
+		r.Message = explain(err)
+	}
+	if printErr := json.NewEncoder(o.stdout).Encode(r); err == nil && printErr != nil {
+		return fmt.Errorf("print the result: %w", printErr)
+	}
+	return err
+}
+
+// convert checks what can be checked without reading anything, and transfers.
+func convert(ctx context.Context, o convertOptions) (report transfer.Report, err error) {
+	checksum, err := stream.ParseChecksum(o.checksum)
+	if err != nil {
+		return report, usage("--checksum: %v", err)
+	}
+	limits, err := o.limits()
+	if err != nil {
+		return report, err
+	}
+	format, err := o.imageFormat()
+	if err != nil {
+		return report, err
+	}
+	makeTarget, err := o.chooseTarget()
+	if err != nil {
+		return report, err
+	}
+	src, err := o.open()
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = firstError(err, src.Close()) }()
+	shown, err := newMeter(progressMode(o.progress), o.stderr)
+	if err != nil {
+		return report, err
+	}
+	defer func() { shown.end(err == nil) }()
+	var disk target.Target
+	defer func() {
+		if disk != nil {
+			err = firstError(err, disk.Close())
+		}
+	}()
+	return transfer.Run(ctx, transfer.Job{
+		Source: src, Checksum: checksum, Limits: limits, Format: format, Progress: shown.progress,
+		Make: func(size int64) (target.Target, error) {
+			var err error
+			disk, err = makeTarget(size)
+			return disk, err
+		},
+	})
+}
+
+// chooseTarget looks at what TARGET names and answers what makes a target of it. Nothing is changed yet.
+func (o *convertOptions) chooseTarget() (func(size int64) (target.Target, error), error) {
+	preallocation, ok := map[string]target.Preallocation{"off": target.Sparse, "falloc": target.Falloc, "full": target.Full}[o.preallocation]
+	if !ok {
+		return nil, usage("--preallocation is %q: off, falloc and full are possible", o.preallocation)
+	}
+	if o.target == "" || o.target == "-" {
+		return nil, usage("TARGET is %q: name a file or a block device; a disk with holes can't be written to standard output", o.target)
+	}
+	path, err := resolve(o.target)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, usage("TARGET %s: %v", o.target, err)
+	case o.isSource(info):
+		return nil, usage("SOURCE and TARGET are the same: writing %s would destroy what is read", o.target)
+	case info.IsDir():
+		return nil, usage("TARGET %s is a directory: name a file in it", o.target)
+	case info.Mode()&fs.ModeDevice != 0 && info.Mode()&fs.ModeCharDevice == 0:
+		return func(int64) (target.Target, error) {
+			return target.OpenBlock(target.BlockOptions{Path: path, SizeBytes: target.Unknown, Preallocation: preallocation, Zeroed: o.targetZeroed, Exclusive: true})
+		}, nil
+	case !info.Mode().IsRegular():
+		return nil, usage("TARGET %s is neither a file nor a block device", o.target)
+	}
+	return func(size int64) (target.Target, error) {
+		return target.OpenFile(target.FileOptions{Path: path, SizeBytes: size, Preallocation: preallocation, Whole: true})
+	}, nil
+}
+
+// resolve follows the links at path, so that the file behind them is replaced and not the link. The file need not exist;
+// its directory must.
+func resolve(path string) (string, error) {
+	resolved, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return resolved, nil
+	}
+	if _, linkErr := os.Lstat(path); linkErr == nil {
+		return "", usage("TARGET %s is a link to nothing: %v", path, err)
+	}
+	dir := filepath.Dir(path)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", usage("TARGET %s: there is no directory %s", path, dir)
+	}
+	return path, nil
+}
+
+// isSource reports whether the source is the same file or device.
+func (o *convertOptions) isSource(info fs.FileInfo) bool {
+	from, err := os.Stat(o.source)
+	if err != nil {
+		return false // not a path, or one that fails on its own
+	}
+	if os.SameFile(from, info) {
+		return true
+	}
+	a, aOK := from.Sys().(*syscall.Stat_t)
+	b, bOK := info.Sys().(*syscall.Stat_t)
+	const device = fs.ModeDevice
+	return aOK && bOK && from.Mode()&device != 0 && info.Mode()&device != 0 && a.Rdev == b.Rdev
+}
+
+func firstError(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}

@@ -1,0 +1,103 @@
+package populate
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"vmdisk.io/vmdisk/api/cdi"
+	"vmdisk.io/vmdisk/internal/action"
+	"vmdisk.io/vmdisk/internal/plan/cause"
+	"vmdisk.io/vmdisk/internal/plan/volume"
+)
+
+// refusedAgain is how long to wait before asking again for what was refused, in case the change that would let it pass is one that
+// is not watched.
+const refusedAgain = 30 * time.Second
+
+// flow is one pass over the steps: the world, what follows from it at once, and what was decided on the way.
+type flow struct {
+	World
+	now     time.Time
+	volume  volume.Volume
+	memory  Memory
+	actions []action.Action
+}
+
+// verdict is what the deciding step says. Conditions are completed from it in status.go.
+type verdict struct {
+	phase    cdiv1.DataVolumePhase
+	bound    condition
+	running  condition
+	ready    string // reason of Ready, while it is not True
+	progress string
+	again    time.Duration
+}
+
+// Plan decides what a DataVolume needs next.
+func Plan(w World, now time.Time) action.Decision[cdiv1.DataVolumeStatus] {
+	f := &flow{World: w, now: now}
+	if w.Claim != nil {
+		f.memory = recall(w.DataVolume, w.Claim.UID)
+		f.volume = volume.OfClaim(w.Claim.Spec, w.DataVolume.Spec, w.Cluster)
+	}
+	steps := []func(*flow) *verdict{
+		rendered, made, permitted, ours, staying, alive, // the claim
+		remember, filled, possible, // what earlier attempts left
+		fillable, wanted, bound, // what the claim waits for
+		left, due, started, // the next attempt
+		scheduled, // the attempt at work
+	}
+	for _, step := range steps {
+		if v := step(f); v != nil {
+			return f.decision(*v)
+		}
+	}
+	return f.decision(*running(f))
+}
+
+// succeeded is the end.
+func (f *flow) succeeded() *verdict {
+	return &verdict{phase: cdiv1.Succeeded, bound: f.boundCondition(), progress: "100.0%",
+		running: condition{status: corev1.ConditionFalse, reason: cdi.ReasonCompleted, message: "Import Complete"}}
+}
+
+// refuse puts an action's refusal into a condition.
+func (f *flow) refuse(v *verdict, c *condition, what, reason string) {
+	r := cause.OfRefusal(what, f.Refusal.Text)
+	if r.Quota != nil {
+		reason = cdi.ReasonErrExceededQuota
+	}
+	*c = condition{status: corev1.ConditionFalse, reason: reason, message: r.Sentence}
+	v.again = refusedAgain
+}
+
+func (f *flow) do(actions ...action.Action) { f.actions = append(f.actions, actions...) }
+
+// mark is the lasting sign on the claim that it holds its bytes.
+func (f *flow) mark() action.Action {
+	marks := map[string]string{cdi.PopulatedFor: f.DataVolume.Name, cdi.PodPhase: string(corev1.PodSucceeded)}
+	if f.owned() && preallocated(f.World) {
+		marks[cdi.Preallocation] = "true"
+	}
+	return action.Annotate{Object: f.Claim, Annotations: marks}
+}
+
+// until is how long it is until a time; 0 once it has come.
+func (f *flow) until(t *metav1.Time) time.Duration {
+	if t == nil {
+		return 0
+	}
+	return max(0, t.Sub(f.now))
+}
+
+func prePopulated(dv *cdiv1.DataVolume) bool {
+	_, ok := dv.Annotations[cdi.PrePopulated]
+	return ok
+}
+
+func ownerOf(dv *cdiv1.DataVolume) metav1.OwnerReference {
+	return *metav1.NewControllerRef(dv, cdiv1.SchemeGroupVersion.WithKind("DataVolume"))
+}
