@@ -132,6 +132,10 @@ func (o *inspectOptions) inspect(ctx context.Context) (found inspection, err err
 	if err != nil {
 		return found, err
 	}
+	unmarked := found.Format == image.Raw
+	if unmarked && img.Format() == image.VHD {
+		found.Format, found.Variant = image.VHD, "fixed" // which only its end tells
+	}
 	found.size(img.Size())
 	data := &dataExtents{}
 	if err := image.Map(img, data.add); err != nil {
@@ -139,7 +143,7 @@ func (o *inspectOptions) inspect(ctx context.Context) (found inspection, err err
 	}
 	found.Data = data
 	found.Forward = &forwardPass{Possible: true}
-	if img.Format() != image.Raw {
+	if !unmarked {
 		found.Forward.MemoryBytes, found.Forward.Possible, err = tables.ForwardMemory(ctx, head, in.description.Length, in.limits)
 	}
 	return found, err

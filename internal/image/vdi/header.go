@@ -92,18 +92,26 @@ func parseHeader(head []byte, length int64, limits image.Limits) (header, error)
 
 // refuseKind refuses images that are only a part of a disk.
 func refuseKind(head []byte) error {
-	kind := binary.LittleEndian.Uint32(head[atType:])
-	link, parent := head[atLink:][:uuidLen], head[atParent:][:uuidLen]
-	linked := !bytes.Equal(link, make([]byte, uuidLen)) || !bytes.Equal(parent, make([]byte, uuidLen))
-	switch {
-	case kind == typeUndo, kind == typeDifferences, (kind == typeDynamic || kind == typeStatic) && linked:
+	if isPart(head) {
 		return image.Refuse(image.BackingFile, "the vdi image holds only its differences to another image, {%s}, which is never opened: "+
-			"join them with 'VBoxManage clonemedium' and serve that", uuid(link))
-	case kind == typeDynamic, kind == typeStatic:
-		return nil
-	default:
+			"join them with 'VBoxManage clonemedium' and serve that", uuid(head[atLink:]))
+	}
+	if kind := binary.LittleEndian.Uint32(head[atType:]); kind != typeDynamic && kind != typeStatic {
 		return image.Refuse(image.UnsupportedFormat, "the vdi image has type %d; dynamic (%d) and static (%d) ones are read", kind, typeDynamic, typeStatic)
 	}
+	return nil
+}
+
+// isPart reports whether an image holds only differences to another one.
+func isPart(head []byte) bool {
+	switch binary.LittleEndian.Uint32(head[atType:]) {
+	case typeUndo, typeDifferences:
+		return true
+	case typeDynamic, typeStatic:
+		none := make([]byte, uuidLen)
+		return !bytes.Equal(head[atLink:][:uuidLen], none) || !bytes.Equal(head[atParent:][:uuidLen], none)
+	}
+	return false
 }
 
 // uuid writes an identifier as VirtualBox shows it. The image has the first three of its parts with the low byte first.

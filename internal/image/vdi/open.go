@@ -59,6 +59,21 @@ func (v *view) readSome(p []byte, offset int64) (int, error) {
 	return len(p), v.ReadFull(p, v.offset(int64(e))+within, "the data")
 }
 
+// Map implements image.Mapper.
+func (v *view) Map(offset int64) (image.Mapping, error) {
+	x, err := v.Next(offset)
+	if err != nil {
+		return image.Mapping{}, err
+	}
+	m := image.Mapping{Start: x.Start, Len: x.Len, Present: true, Zero: x.Zero, Data: !x.Zero, Offset: image.NoOffset}
+	if e, ok := entry(v.places, offset/blockSize); ok {
+		within := offset % blockSize
+		m.Offset = v.offset(int64(e)) + within
+		m.Len = min(m.Len, blockSize-within)
+	}
+	return m, nil
+}
+
 // Next implements image.Image.
 func (v *view) Next(offset int64) (image.Extent, error) {
 	if offset < 0 || offset >= v.size {

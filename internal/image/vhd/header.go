@@ -3,8 +3,8 @@ package vhd
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"math/bits"
+	"strconv"
 	"unicode/utf16"
 
 	"vmdisk.io/vmdisk/internal/image"
@@ -40,34 +40,46 @@ func (h header) bitmapLen() int64 { return (h.blockSize/sector/8 + sector - 1) /
 // parseHeader reads the footer's copy and the header from the first bytes of an image of the given length in bytes, which
 // may be image.Unknown, and refuses what can't be read. head is the whole image or at least image.HeadBytes of it.
 func parseHeader(head []byte, length int64, limits image.Limits) (header, error) {
-	if !bytes.HasPrefix(head, []byte(footerCookie)) {
-		return header{}, corrupt("it doesn't begin as one")
-	}
-	if len(head) < footerLen {
-		return header{}, truncated("the end of its footer's copy", 0, footerLen)
-	}
-	f, err := parseFooter(head[:footerLen])
+	f, b, err := parseBeginning(head)
 	if err != nil {
 		return header{}, err
 	}
-	if f.kind != typeDynamic && f.kind != typeDifferencing {
-		return header{}, corrupt("it begins as a dynamic one and says that its type is %d", f.kind)
-	}
-	if f.header < footerLen || f.header > maxHeader {
-		return header{}, corrupt("its header lies at offset %d", f.header)
-	}
-	if f.header+headerLen > uint64(len(head)) {
-		return header{}, truncated("its header", int64(f.header), headerLen)
-	}
-	b := head[f.header:][:headerLen]
-	if !bytes.HasPrefix(b, []byte(headerCookie)) || checksum(b, 36) != binary.BigEndian.Uint32(b[36:]) {
-		return header{}, corrupt("its header is none, or the checksum doesn't fit")
-	}
 	if f.kind == typeDifferencing {
-		return header{}, refuseParent(quoteParent(b))
+		parent := "whose name it doesn't hold"
+		if name := parentName(b); name != "" {
+			parent = strconv.Quote(name)
+		}
+		return header{}, refuseParent(parent)
 	}
 	h := header{length: length, place: area{int64(f.header), headerLen}}
 	return h, h.setDisk(b, f.size, limits.WithDefaults())
+}
+
+// parseBeginning reads the footer's copy, of a dynamic or differencing image, and answers the bytes of the header too.
+func parseBeginning(head []byte) (f footer, header []byte, err error) {
+	if !bytes.HasPrefix(head, []byte(footerCookie)) {
+		return f, nil, corrupt("it doesn't begin as one")
+	}
+	if len(head) < footerLen {
+		return f, nil, truncated("the end of its footer's copy", 0, footerLen)
+	}
+	if f, err = parseFooter(head[:footerLen]); err != nil {
+		return f, nil, err
+	}
+	if f.kind != typeDynamic && f.kind != typeDifferencing {
+		return f, nil, corrupt("it begins as a dynamic one and says that its type is %d", f.kind)
+	}
+	if f.header < footerLen || f.header > maxHeader {
+		return f, nil, corrupt("its header lies at offset %d", f.header)
+	}
+	if f.header+headerLen > uint64(len(head)) {
+		return f, nil, truncated("its header", int64(f.header), headerLen)
+	}
+	header = head[f.header:][:headerLen]
+	if !bytes.HasPrefix(header, []byte(headerCookie)) || checksum(header, 36) != binary.BigEndian.Uint32(header[36:]) {
+		return f, nil, corrupt("its header is none, or the checksum doesn't fit")
+	}
+	return f, header, nil
 }
 
 // setDisk reads the header's fields and compares them with the disk's size in bytes and the limits.
@@ -110,8 +122,8 @@ func (h header) isBehind(a area) bool {
 	return h.length >= 0 && a.length > 0 && a.end() > h.length
 }
 
-// quoteParent is the parent's name, quoted ("Parent Unicode Name").
-func quoteParent(header []byte) string {
+// parentName is the parent's name ("Parent Unicode Name"); empty where there is none.
+func parentName(header []byte) string {
 	var units []uint16
 	for b := header[64:576]; len(b) > 0; b = b[2:] {
 		unit := binary.BigEndian.Uint16(b)
@@ -120,8 +132,5 @@ func quoteParent(header []byte) string {
 		}
 		units = append(units, unit)
 	}
-	if len(units) == 0 {
-		return "whose name it doesn't hold"
-	}
-	return fmt.Sprintf("%q", string(utf16.Decode(units)))
+	return string(utf16.Decode(units))
 }

@@ -74,6 +74,21 @@ func (v *view) find(number int64) (int, bool) {
 	return i, i < len(v.present) && v.present[i].number() == number
 }
 
+// Map implements image.Mapper.
+func (v *view) Map(offset int64) (image.Mapping, error) {
+	x, err := v.Next(offset)
+	if err != nil {
+		return image.Mapping{}, err
+	}
+	m := image.Mapping{Start: x.Start, Len: x.Len, Present: true, Zero: x.Zero, Data: !x.Zero, Offset: image.NoOffset}
+	if i, ok := v.find(offset / v.blockSize); ok {
+		within := offset % v.blockSize
+		m.Offset = v.data(v.present[i].block()).offset + within
+		m.Len = min(m.Len, v.blockSize-within)
+	}
+	return m, nil
+}
+
 // Next implements image.Image.
 func (v *view) Next(offset int64) (image.Extent, error) {
 	if offset < 0 || offset >= v.size {
