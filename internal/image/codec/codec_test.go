@@ -10,15 +10,17 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 
 	"vmdisk.io/vmdisk/internal/image"
 )
 
-func deflate(t testing.TB, level int, p []byte) []byte {
+// encoded is p as an encoder writes it.
+func encoded[W io.WriteCloser](t testing.TB, p []byte, encoder func(io.Writer) (W, error)) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := flate.NewWriter(&out, level)
+	w, err := encoder(&out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,20 +33,19 @@ func deflate(t testing.TB, level int, p []byte) []byte {
 	return out.Bytes()
 }
 
+func deflate(t testing.TB, level int, p []byte) []byte {
+	t.Helper()
+	return encoded(t, p, func(w io.Writer) (*flate.Writer, error) { return flate.NewWriter(w, level) })
+}
+
+func zlibbed(t testing.TB, level int, p []byte) []byte {
+	t.Helper()
+	return encoded(t, p, func(w io.Writer) (*zlib.Writer, error) { return zlib.NewWriterLevel(w, level) })
+}
+
 func zstandard(t testing.TB, p []byte, options ...zstd.EOption) []byte {
 	t.Helper()
-	var out bytes.Buffer
-	w, err := zstd.NewWriter(&out, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(p); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	return encoded(t, p, func(w io.Writer) (*zstd.Encoder, error) { return zstd.NewWriter(w, options...) })
 }
 
 func text(n int) []byte { return bytes.Repeat([]byte("some text, and some more of it; "), n/32+1)[:n] }

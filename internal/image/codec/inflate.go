@@ -30,32 +30,40 @@ func (f *inflater) inflate(dst, src []byte) error {
 	f.header = 0
 	out := 0
 	for out < len(dst) {
-		header, err := f.take(3)
-		if err != nil {
+		var err error
+		if out, err = f.begin(dst, out); err != nil {
 			return err
 		}
-		f.header, f.rest = header, 0
-		switch header >> 1 {
-		case 0:
-			out, err = f.stored(dst, out)
-		case 1:
-			f.fixedCodes()
-			out, err = f.block(dst, out)
-		case 2:
-			if err = f.readCodes(); err == nil {
-				out, err = f.block(dst, out)
+		if f.header>>1 != 0 {
+			if out, err = f.block(dst, out); err != nil {
+				return err
 			}
-		default:
-			err = errNotDeflate
 		}
-		if err != nil {
-			return err
-		}
-		if header&1 != 0 && out < len(dst) {
+		if f.header&1 != 0 && out < len(dst) {
 			return errShort
 		}
 	}
 	return nil
+}
+
+// begin reads the beginning of a block, up to its codes. A stored block is copied, as far as dst has room for it.
+func (f *inflater) begin(dst []byte, out int) (int, error) {
+	header, err := f.take(3)
+	if err != nil {
+		return out, err
+	}
+	f.header, f.rest = header, 0
+	switch header >> 1 {
+	case 0:
+		return f.stored(dst, out)
+	case 1:
+		f.fixedCodes()
+		return out, nil
+	case 2:
+		return out, f.readCodes()
+	default:
+		return out, errNotDeflate
+	}
 }
 
 // fill takes bytes into buf while there is room for them.

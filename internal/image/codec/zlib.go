@@ -66,22 +66,7 @@ func (f *inflater) finish() error {
 		if f.header&1 != 0 {
 			return nil
 		}
-		header, err := f.take(3)
-		if err != nil {
-			return err
-		}
-		f.header, f.rest = header, 0
-		switch header >> 1 {
-		case 0:
-			_, err = f.stored(nil, 0)
-		case 1:
-			f.fixedCodes()
-		case 2:
-			err = f.readCodes()
-		default:
-			err = errNotDeflate
-		}
-		if err != nil {
+		if _, err := f.begin(nil, 0); err != nil {
 			return err
 		}
 	}

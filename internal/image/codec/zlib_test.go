@@ -12,22 +12,6 @@ import (
 	"vmdisk.io/vmdisk/internal/image"
 )
 
-func zlibbed(t testing.TB, level int, p []byte) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	w, err := zlib.NewWriterLevel(&out, level)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(p); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
-
 // change is b with one byte changed.
 func change(b []byte, at int) []byte {
 	b = bytes.Clone(b)

@@ -14,7 +14,7 @@ import (
 func TestAFormatThatIsAskedForIsTheOneThatIsRead(t *testing.T) {
 	gzip := append([]byte("\x1f\x8b\x08"), make([]byte, 600)...)
 	disk := make([]byte, 1024)
-	fixed := converted(t, "vpc", "subformat=fixed,force_size=on")
+	fixed, _ := imagetest.Image(t, "vpc", imagetest.Recipe{Options: "force_size=on,subformat=fixed"})
 	type answer struct {
 		Format image.Format
 		Size   int64

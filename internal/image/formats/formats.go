@@ -2,7 +2,6 @@
 package formats
 
 import (
-	"fmt"
 	"io"
 
 	"vmdisk.io/vmdisk/internal/image"
@@ -15,9 +14,9 @@ import (
 
 // Open answers the view of the image of the given length in bytes, or an *image.Refused.
 func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error) {
-	head := make([]byte, max(0, min(length, image.HeadBytes)))
-	if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF { // a wrapped one is a failure
-		return nil, fmt.Errorf("read the beginning of the image: %w", err)
+	head, err := image.File{R: r, Length: length}.Head()
+	if err != nil {
+		return nil, err
 	}
 	format := image.Detect(head)
 	if err := image.RefuseFormat(format); err != nil {

@@ -3,7 +3,6 @@ package formats
 import (
 	"bytes"
 	"errors"
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,17 +13,12 @@ import (
 
 // TestBothWaysChooseTheSameFormat has everything that can be told from an image's beginning and its end.
 func TestBothWaysChooseTheSameFormat(t *testing.T) {
-	path, _ := imagetest.Make(t, t.TempDir(), imagetest.Recipe{})
-	qcow2, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	vmdk := converted(t, "vmdk", "subformat=monolithicSparse")
-	path, _ = imagetest.MakeAs(t, t.TempDir(), "vhdx", imagetest.Recipe{})
-	vhdx, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	qcow2, _ := imagetest.Image(t, "qcow2", imagetest.Recipe{})
+	vmdk, _ := imagetest.Image(t, "vmdk", imagetest.Recipe{})
+	vhdx, _ := imagetest.Image(t, "vhdx", imagetest.Recipe{})
+	vhd, _ := imagetest.Image(t, "vpc", imagetest.Recipe{Options: "force_size=on"})
+	fixed, _ := imagetest.Image(t, "vpc", imagetest.Recipe{Options: "force_size=on,subformat=fixed"})
+	vdi, _ := imagetest.Image(t, "vdi", imagetest.Recipe{})
 	type answer struct {
 		Format  image.Format
 		Size    int64
@@ -41,9 +35,9 @@ func TestBothWaysChooseTheSameFormat(t *testing.T) {
 		"a raw image of half a sector": {imagetest.Disk()[:1000], answer{Format: image.Raw, Size: 1024}},
 		"a gzip file":                  {append([]byte("\x1f\x8b\x08"), make([]byte, 600)...), answer{Refused: image.UnsupportedFormat}},
 		"a vmdk image":                 {vmdk, answer{Format: image.VMDK, Size: imagetest.DiskBytes}},
-		"a dynamic vhd image":          {converted(t, "vpc", "force_size=on"), answer{Format: image.VHD, Size: imagetest.DiskBytes}},
-		"a fixed vhd image":            {converted(t, "vpc", "force_size=on,subformat=fixed"), answer{Format: image.VHD, Size: imagetest.DiskBytes}},
-		"a vdi image":                  {converted(t, "vdi", "static=off"), answer{Format: image.VDI, Size: imagetest.DiskBytes}},
+		"a dynamic vhd image":          {vhd, answer{Format: image.VHD, Size: imagetest.DiskBytes}},
+		"a fixed vhd image":            {fixed, answer{Format: image.VHD, Size: imagetest.DiskBytes}},
+		"a vdi image":                  {vdi, answer{Format: image.VDI, Size: imagetest.DiskBytes}},
 		"a vmdk descriptor":            {[]byte("# Disk DescriptorFile\nRW 1 FLAT \"x\" 0\n"), answer{Refused: image.DataFile}},
 		"a web page":                   {[]byte("<html>"), answer{Refused: image.NotADisk}},
 		"nothing":                      {nil, answer{Refused: image.NotADisk}},
@@ -79,19 +73,4 @@ func TestBothWaysChooseTheSameFormat(t *testing.T) {
 			}
 		})
 	}
-}
-
-// converted is the disk as qemu-img converts it.
-func converted(t *testing.T, format, options string) []byte {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(dir+"/raw", imagetest.Disk(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	imagetest.Run(t, "qemu-img", "convert", "-f", "raw", "-O", format, "-o", options, dir+"/raw", dir+"/image")
-	b, err := os.ReadFile(dir + "/image")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
