@@ -3,6 +3,8 @@ package vdi
 import (
 	"bytes"
 	"encoding/binary"
+
+	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
 // The places in the image that build makes. Its last block ends with the disk, and so does the image.
@@ -57,14 +59,8 @@ func inOrder(order []int) (file, disk []byte) {
 }
 
 // put32, put64 and putBytes change an image.
-func put32(at int, v uint32) func([]byte) {
-	return func(b []byte) { binary.LittleEndian.PutUint32(b[at:], v) }
-}
+func put32(at int, v uint32) func([]byte) { return imagetest.Put(binary.LittleEndian, at, v) }
 
-func put64(at int, v uint64) func([]byte) {
-	return func(b []byte) { binary.LittleEndian.PutUint64(b[at:], v) }
-}
+func put64(at int, v uint64) func([]byte) { return imagetest.Put(binary.LittleEndian, at, v) }
 
-func putBytes(at int, v string) func([]byte) {
-	return func(b []byte) { copy(b[at:], v) }
-}
+func putBytes(at int, v string) func([]byte) { return imagetest.PutBytes(at, v) }

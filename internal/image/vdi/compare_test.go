@@ -1,10 +1,8 @@
 package vdi
 
 import (
-	"bytes"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 
@@ -31,83 +29,74 @@ func TestReadsWhatQEMUReads(t *testing.T) {
 	for name, recipe := range recipes() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			path, want := imagetest.MakeAs(t, t.TempDir(), "vdi", recipe)
-			file, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			requireEveryWay(t, file, want)
+			content, disk := imagetest.Image(t, "vdi", recipe)
+			compare(t, content, disk)
 		})
 	}
 }
 
 // TestReadsBlocksInAnyOrder has so many runs of blocks that little memory doesn't hold them.
 func TestReadsBlocksInAnyOrder(t *testing.T) {
-	order := rand.New(rand.NewPCG(5, 6)).Perm(40)
+	order := rand.New(rand.NewPCG(5, 6)).Perm(20)
 	backwards := slices.Sorted(slices.Values(order))
 	slices.Reverse(backwards)
 	for name, order := range map[string][]int{"at random": order, "backwards": backwards} {
 		t.Run(name, func(t *testing.T) {
-			file, want := inOrder(order)
-			requireEveryWay(t, file, want)
+			content, disk := inOrder(order)
+			compare(t, content, disk)
 			var refused *image.Refused
-			if _, err := decodeForward(file, way{memory: 1}, image.Limits{}); !errors.As(err, &refused) || refused.Reason != image.NeedsRandomAccess {
+			if _, err := waysForward()["forward with little memory and no ranges"].Decode(content); !errors.As(err, &refused) || refused.Reason != image.NeedsRandomAccess {
 				t.Errorf("with little memory and without ranges: %v", err)
 			}
 		})
 	}
 }
 
-// requireEveryWay requires that every way of reading an image gives the disk.
-func requireEveryWay(t *testing.T, file, disk []byte) {
-	t.Helper()
-	img, err := Open(bytes.NewReader(file), int64(len(file)), image.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(disk) > 0 {
-		imagetest.RequireDisk(t, img, disk)
-	}
-	for _, w := range []way{{}, {unknown: true}, {random: true}, {random: true, memory: 1}} {
-		got, err := decodeForward(file, w, image.Limits{})
-		if err != nil {
-			t.Fatalf("forward, %+v: %v", w, err)
-		}
-		imagetest.RequireEqual(t, got, disk)
+// compare reads an image in every way, also by two passes of which the first was stopped.
+func compare(t *testing.T, content, disk []byte) {
+	ways := waysForward()
+	imagetest.RequireReads(t, content, disk, Open, ways)
+	const again = 256 << 10 // the table is read again together with what lies behind it
+	for name, tables := range map[string]int64{"forward with ranges": again, "forward with little memory and ranges": 6 * again} {
+		t.Run("in two passes, "+name, func(t *testing.T) {
+			got := imagetest.RequireResume(t, ways[name], content, disk, 10, func(int64) int64 { return tables })
+			if got.Marks < got.Pieces-1 {
+				t.Errorf("%+v", got)
+			}
+		})
 	}
 }
 
-// way is a way of decoding forward.
-type way struct {
-	random, unknown bool // the source can be read anywhere; its length isn't known
-	memory          int64
+// begin begins with as much as every image gives.
+func begin(content []byte, limits image.Limits) (image.Forward, error) {
+	return Begin(content[:min(len(content), image.HeadBytes)], int64(len(content)), limits)
 }
 
-// decodeForward decodes an image in one forward pass into memory.
-func decodeForward(file []byte, w way, limits image.Limits) ([]byte, error) {
-	limits.MemoryBytes = w.memory
-	length := int64(len(file))
-	if w.unknown {
-		length = image.Unknown
-	}
-	f, err := Begin(file[:min(len(file), image.HeadBytes)], length, limits)
-	if err != nil {
-		return nil, err
-	}
-	in := image.Input{Stream: bytes.NewReader(file), Limits: limits}
-	if w.random {
-		in.Random = bytes.NewReader(file)
-	}
-	return imagetest.Decode(f, in)
+// beginUnknown is begin for an image of unknown length.
+func beginUnknown(content []byte, limits image.Limits) (image.Forward, error) {
+	return Begin(content[:min(len(content), image.HeadBytes)], image.Unknown, limits)
 }
 
-// readDisk opens an image and reads its disk.
-func readDisk(file []byte, limits image.Limits) ([]byte, error) {
-	img, err := Open(bytes.NewReader(file), int64(len(file)), limits)
-	if err != nil {
-		return nil, err
+func waysForward() imagetest.Ways {
+	little := image.Limits{MemoryBytes: 1}
+	return imagetest.Ways{
+		"forward":                                  {Begin: begin},
+		"forward with an unknown length":           {Begin: beginUnknown},
+		"forward with ranges":                      {Begin: begin, Random: true},
+		"forward with little memory and ranges":    {Begin: begin, Random: true, Limits: little},
+		"forward with little memory and no ranges": {Begin: begin, Limits: little, MayRefuse: true},
 	}
-	disk := make([]byte, img.Size())
-	_, err = img.ReadAt(disk, 0)
-	return disk, err
 }
+
+// TestMutantsAreReadAsQEMUReadsThem changes a few bytes of an image's header and block map.
+func TestMutantsAreReadAsQEMUReadsThem(t *testing.T) {
+	content, _ := inOrder([]int{2, 0, 3, 1})
+	places := []int{atVersion, atType, atMap, atData, atSectorSize, atDiskSize, atDiskSize + 4, atBlockSize, atBlocks, atLink, builtMap, builtMap + 4, builtMap + 8, builtMap + 12}
+	imagetest.Mutants{
+		Format: "vdi", Images: [][]byte{content}, Count: 200, Limits: image.Limits{DiskBytes: 8 << 20},
+		Place: func(r *rand.Rand, _ []byte) int { return places[r.IntN(len(places))] + r.IntN(4) },
+	}.Require(t, Open, waysForward(), excuseNone)
+}
+
+// excuseNone has no excuse: what one way reads all must read.
+func excuseNone([]byte, imagetest.Way, error) bool { return false }

@@ -1,13 +1,10 @@
 package vdi
 
 import (
-	"bytes"
-	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"vmdisk.io/vmdisk/internal/image"
+	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
 // FuzzReading reads an image anywhere and forward. What one way reads the other must read too, and the same.
@@ -26,36 +23,10 @@ func FuzzReading(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	names, err := filepath.Glob("testdata/seeds/*.vdi")
-	if err != nil || len(names) == 0 {
-		f.Fatalf("no seeds in testdata/seeds: %v", err)
+	for _, seed := range imagetest.Seeds(f) {
+		f.Add(seed)
 	}
-	for _, name := range names {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
-	}
-	f.Fuzz(func(t *testing.T, file []byte) {
-		limits := image.Limits{DiskBytes: 3 << 20}
-		want, err := readDisk(file, limits)
-		requireRefusal(t, err)
-		for _, w := range []way{{random: true, memory: 1}, {}, {unknown: true}} {
-			got, forwardErr := decodeForward(file, w, limits)
-			requireRefusal(t, forwardErr)
-			if (err == nil) != (forwardErr == nil) || err == nil && !bytes.Equal(got, want) {
-				t.Fatalf("anywhere: %d bytes, %v; forward, %+v: %d bytes, %v", len(want), err, w, len(got), forwardErr)
-			}
-		}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		imagetest.RequireAgreement(t, content, image.Limits{DiskBytes: 3 << 20}, Open, waysForward(), excuseNone)
 	})
-}
-
-// requireRefusal requires that an error is an *image.Refused.
-func requireRefusal(t *testing.T, err error) {
-	t.Helper()
-	var refused *image.Refused
-	if err != nil && !errors.As(err, &refused) {
-		t.Fatalf("%v is no refusal", err)
-	}
 }

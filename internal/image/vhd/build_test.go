@@ -3,6 +3,8 @@ package vhd
 import (
 	"bytes"
 	"encoding/binary"
+
+	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
 // The places in the image that build makes: three blocks of 4 KiB, of which the last, which the disk's end cuts, and the
@@ -102,14 +104,8 @@ func tableLast(b []byte) []byte {
 }
 
 // put32, put64 and putBytes change an image.
-func put32(at int, v uint32) func([]byte) {
-	return func(b []byte) { binary.BigEndian.PutUint32(b[at:], v) }
-}
+func put32(at int, v uint32) func([]byte) { return imagetest.Put(binary.BigEndian, at, v) }
 
-func put64(at int, v uint64) func([]byte) {
-	return func(b []byte) { binary.BigEndian.PutUint64(b[at:], v) }
-}
+func put64(at int, v uint64) func([]byte) { return imagetest.Put(binary.BigEndian, at, v) }
 
-func putBytes(at int, v string) func([]byte) {
-	return func(b []byte) { copy(b[at:], v) }
-}
+func putBytes(at int, v string) func([]byte) { return imagetest.PutBytes(at, v) }

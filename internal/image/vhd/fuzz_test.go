@@ -2,12 +2,10 @@ package vhd
 
 import (
 	"bytes"
-	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"vmdisk.io/vmdisk/internal/image"
+	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
 // FuzzReading reads a dynamic image anywhere and forward. What one way reads the other must read too, and the same. Where
@@ -26,88 +24,59 @@ func FuzzReading(f *testing.F) {
 	} {
 		f.Add(seed, true)
 	}
-	names, err := filepath.Glob("testdata/seeds/*.vhd")
-	if err != nil || len(names) == 0 {
-		f.Fatalf("no seeds in testdata/seeds: %v", err)
-	}
-	for _, name := range names {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b, false)
+	for _, seed := range imagetest.Seeds(f) {
+		f.Add(seed, false)
 	}
 	f.Fuzz(func(t *testing.T, content []byte, sealed bool) {
 		content = append([]byte(footerCookie), content[min(len(content), len(footerCookie)):]...)
 		if sealed && len(content) >= footerLen {
 			seal(content)
 		}
-		const disk = 1 << 20
-		want, err := readDisk(content, image.Limits{DiskBytes: disk})
-		requireRefusal(t, err)
-		for _, w := range waysForward() {
-			w.disk = disk
-			got, forwardErr := decodeForward(content, w)
-			requireRefusal(t, forwardErr)
-			var refused *image.Refused
-			switch {
-			case w.memory > 0 && !w.random && errors.As(forwardErr, &refused) && refused.Reason == image.NeedsRandomAccess:
-			case (err == nil) != (forwardErr == nil) || err == nil && !bytes.Equal(got, want):
-				t.Fatalf("anywhere: %d bytes, %v; forward, %+v: %d bytes, %v", len(want), err, w, len(got), forwardErr)
-			}
-		}
+		imagetest.RequireAgreement(t, content, image.Limits{DiskBytes: 1 << 20}, open, hostileWays(), excuseNone)
 	})
 }
 
-// FuzzUnmarked reads an image that begins as a raw disk anywhere and forward, by a stream that comes in small parts. A
-// footer's checksum is made right first.
+// FuzzUnmarked reads an image that begins as a raw disk anywhere and forward, by a stream that comes in small parts. What is
+// fuzzed is its end. A footer is made to fit first: its checksum, and where fit the size.
 func FuzzUnmarked(f *testing.F) {
 	disk := bytes.Repeat([]byte("disk"), 1024)
-	f.Add(disk, uint16(512))
-	f.Add(disk[:1000], uint16(1))
-	f.Add(buildFixed(disk), uint16(7))
-	f.Add(buildFixed(disk)[:len(disk)+oldFooterLen], uint16(511))
-	f.Add(buildFixed(disk, putBytes(28, "vpc "), putBytes(56, "\x00\x01\x02\x03")), uint16(513))
-	f.Add(buildFixed(disk, put32(60, typeDifferencing)), uint16(1024))
-	f.Add(buildFixed(disk[:3000]), uint16(1025))
-	f.Fuzz(func(t *testing.T, content []byte, step uint16) {
-		if len(content) < sector || step == 0 || bytes.HasPrefix(content, []byte(footerCookie)) {
+	for step, end := range map[uint16][]byte{
+		512: disk,
+		1:   disk[:1000],
+		7:   buildFixed(disk),
+		511: buildFixed(disk)[:len(disk)+oldFooterLen],
+		513: buildFixed(disk, putBytes(28, "vpc "), putBytes(56, "\x00\x01\x02\x03")),
+		99:  buildFixed(disk, put32(60, typeDifferencing)),
+		1e3: buildFixed(disk[:3000]),
+	} {
+		f.Add(end, step, true)
+	}
+	f.Fuzz(func(t *testing.T, end []byte, step uint16, fit bool) {
+		if step == 0 || len(end) > 64<<10 {
 			return
 		}
-		content = bytes.Clone(content)
-		sealFooter(content[lastSector(int64(len(content))):])
-		want, err := readDisk(content, image.Limits{})
-		requireRefusal(t, err)
-		for _, w := range []way{{}, {unknown: true}, {random: true}} {
-			w.step = int(step)
-			got, forwardErr := decodeForward(content, w)
-			requireRefusal(t, forwardErr)
-			var refused *image.Refused
-			switch {
-			case !w.random && errors.As(forwardErr, &refused) && refused.Reason == image.NeedsRandomAccess:
-			case (err == nil) != (forwardErr == nil) || err == nil && !bytes.Equal(got, want):
-				t.Fatalf("anywhere: %d bytes, %v; forward, %+v: %d bytes, %v", len(want), err, w, len(got), forwardErr)
+		content := append(make([]byte, image.HeadBytes), end...)
+		if last := lastSector(int64(len(content))); len(content)-int(last) >= oldFooterLen {
+			if fit {
+				put64(48, uint64(last))(content[last:])
 			}
+			sealFooter(content[last:])
 		}
+		ways := imagetest.Ways{}
+		for name, b := range map[string]beginning{"forward": {}, "of unknown length": {unknown: true}, "with ranges": {random: true}} {
+			b.step = int(step)
+			ways[name] = imagetest.Way{Begin: b.begin, Random: true, MayRefuse: !b.random}
+		}
+		imagetest.RequireAgreement(t, content, image.Limits{DiskBytes: 1 << 20}, open, ways, excuseNone)
 	})
 }
 
-// readDisk opens an image of either kind and reads its disk.
-func readDisk(content []byte, limits image.Limits) ([]byte, error) {
-	img, err := openAny(content, limits)
-	if err != nil {
-		return nil, err
-	}
-	disk := make([]byte, img.Size())
-	_, err = img.ReadAt(disk, 0)
-	return disk, err
-}
-
-// requireRefusal requires that an error is an *image.Refused.
-func requireRefusal(t *testing.T, err error) {
-	t.Helper()
-	var refused *image.Refused
-	if err != nil && !errors.As(err, &refused) {
-		t.Fatalf("%v is no refusal", err)
-	}
+// hostileWays are ways for images that may be anything. A table that lies far behind a stream of unknown length can't be
+// told from one behind its end.
+func hostileWays() imagetest.Ways {
+	ways := waysForward()
+	unknown := ways["forward with an unknown length"]
+	unknown.MayRefuse = true
+	ways["forward with an unknown length"] = unknown
+	return ways
 }
