@@ -11,10 +11,18 @@ import (
 
 // Resumed says how an interrupted pass went on.
 type Resumed struct {
-	// Marks is how many different ones the pass handed over, 0 not counted; Pieces is how many pieces.
-	Marks, Pieces int
-	// Last is the last mark.
-	Last int64
+	// Marks are the different ones that the pass handed over, without 0.
+	Marks []int64
+	// Pieces is how many pieces it handed over.
+	Pieces int
+}
+
+// Last is the last mark, or 0 for none.
+func (r Resumed) Last() int64 {
+	if len(r.Marks) == 0 {
+		return 0
+	}
+	return r.Marks[len(r.Marks)-1]
 }
 
 // RequireResume stops a forward pass after a piece with each of up to most marks, starts another one there, and requires
@@ -32,15 +40,14 @@ func RequireResume(t testing.TB, way Way, content, disk []byte, most int, beside
 	result := Resumed{Pieces: len(pieces)}
 	var stops []int // the first piece with each mark
 	for i, p := range pieces {
-		if p.Mark < result.Last || p.Mark >= int64(len(content)) {
-			t.Fatalf("piece %d: the mark is %d, after %d, in an image of %d bytes", i, p.Mark, result.Last, len(content))
+		if p.Mark < result.Last() || p.Mark >= int64(len(content)) {
+			t.Fatalf("piece %d: the mark is %d, after %d, in an image of %d bytes", i, p.Mark, result.Last(), len(content))
 		}
-		if p.Mark > result.Last {
-			result.Last = p.Mark
+		if p.Mark > result.Last() {
+			result.Marks = append(result.Marks, p.Mark)
 			stops = append(stops, i)
 		}
 	}
-	result.Marks = len(stops)
 	got, stored := make([]byte, len(disk)), 0
 	for n := range min(most, len(stops)) {
 		stop := stops[n*len(stops)/min(most, len(stops))]

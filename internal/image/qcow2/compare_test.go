@@ -49,54 +49,6 @@ func waysForward() imagetest.Ways {
 	}
 }
 
-// requireResume stops passes and starts others at their marks.
-func requireResume(t *testing.T, content, disk []byte) {
-	ways := waysForward()
-	for _, name := range []string{"forward with ranges", "forward with a tiny window and ranges"} {
-		got := imagetest.RequireResume(t, ways[name], content, disk, 5, besides(t, content))
-		if got.Marks < got.Pieces/8 || got.Pieces > 3 && got.Last < int64(len(content))/3 {
-			t.Errorf("%s: %+v in an image of %d bytes", name, got, len(content))
-		}
-	}
-	// Tables are read again and again with so little memory.
-	imagetest.RequireResume(t, ways["forward with little memory and ranges"], content, disk, 2, func(int64) int64 { return 1 << 40 })
-}
-
-// besides answers how many bytes a pass over an image may read besides what lies behind its start: its tables, with the
-// gaps between them that are not worth a second request, and what tables behind the start map before it.
-func besides(t *testing.T, content []byte) func(start int64) int64 {
-	h, err := parseHeader(content[:min(len(content), image.HeadBytes)], image.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l1, err := h.parseL1(content[h.l1Offset:][:h.l1Entries*8])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(start int64) int64 {
-		more := int64(h.l1Entries) * 8
-		for number, offset := range l1 {
-			if offset == 0 {
-				continue
-			}
-			more += h.clusterSize() + maxGap
-			if offset < start || h.snapshots {
-				continue
-			}
-			err := h.parseL2(content[offset:][:h.clusterSize()], int64(number)*h.l2Covers(), func(u unit) error {
-				if u.offset < start {
-					more += int64(u.stored)
-				}
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		return more
-	}
-}
-
 // TestMutantsAreReadAsQEMUReadsThem changes a few bytes, most of them of tables, of small images that QEMU made.
 func TestMutantsAreReadAsQEMUReadsThem(t *testing.T) {
 	imagetest.Mutants{

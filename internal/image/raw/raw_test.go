@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vmdisk.io/vmdisk/internal/image"
+	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
 func content(n int) []byte {
@@ -57,6 +58,17 @@ func TestForwardHandsOverTheWholeStream(t *testing.T) {
 			if err != nil || !bytes.Equal(got, content(n)) {
 				t.Errorf("%d bytes: %d, %v", n, len(got), err)
 			}
+		}
+	}
+}
+
+func TestGoesOnWhereAPassWasStopped(t *testing.T) {
+	for _, n := range []int{512, 1 << 20, 3<<20 - 1, 5 << 20, 5<<20 + 100} {
+		way := imagetest.Way{Random: true, Begin: func(content []byte, _ image.Limits) (image.Forward, error) { return Begin(int64(len(content))), nil }}
+		disk := append(content(n), make([]byte, -n&511)...)
+		got := imagetest.RequireResume(t, way, content(n), disk, 50, func(int64) int64 { return 0 })
+		if want := (n - 1) / blockBytes; len(got.Marks) != want {
+			t.Errorf("%d bytes: %d marks, want %d", n, len(got.Marks), want)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func compare(t *testing.T, content, disk []byte) {
 	for name, tables := range map[string]int64{"forward with ranges": again, "forward with little memory and ranges": 6 * again} {
 		t.Run("in two passes, "+name, func(t *testing.T) {
 			got := imagetest.RequireResume(t, ways[name], content, disk, 10, func(int64) int64 { return tables })
-			if got.Marks < got.Pieces-1 {
+			if len(got.Marks) < got.Pieces-1 {
 				t.Errorf("%+v", got)
 			}
 		})

@@ -104,7 +104,7 @@ func compare(t *testing.T, content, disk []byte) {
 	for _, name := range []string{"forward with ranges", "forward with little memory and ranges"} {
 		t.Run("in two passes, "+name, func(t *testing.T) {
 			got := imagetest.RequireResume(t, ways[name], content, disk, 10, func(int64) int64 { return again })
-			if got.Marks < got.Pieces-1 {
+			if len(got.Marks) < got.Pieces-1 {
 				t.Errorf("%+v", got)
 			}
 		})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"vmdisk.io/vmdisk/internal/image"
+	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
 // noise is n bytes that are no footer.
@@ -128,6 +129,28 @@ func TestWhatIsKnownBeforeThePass(t *testing.T) {
 				t.Errorf("%s, %d bytes, at least %d", f.Format(), f.Size(), image.AtLeast(f))
 			}
 		})
+	}
+}
+
+// TestGoesOnWhereAPassWasStopped has passes that know only at their end whether that is a footer.
+func TestGoesOnWhereAPassWasStopped(t *testing.T) {
+	for name, way := range map[string]imagetest.Way{
+		"of known length":   {Begin: beginning{}.begin, Random: true},
+		"of unknown length": {Begin: beginning{unknown: true}.begin, Random: true},
+	} {
+		for _, n := range []int{1 << 20, 3 << 20, 3<<20 - 1, 3<<20 + 7*sector} {
+			disk := append(noise(n), make([]byte, -n&(sector-1))...)
+			contents := [][]byte{noise(n)}
+			if n%sector == 0 {
+				contents = append(contents, buildFixed(disk))
+			}
+			for _, content := range contents {
+				got := imagetest.RequireResume(t, way, content, disk, 50, func(int64) int64 { return 0 })
+				if len(got.Marks) < got.Pieces-1 {
+					t.Errorf("%d bytes %s: %+v", len(content), name, got)
+				}
+			}
+		}
 	}
 }
 
