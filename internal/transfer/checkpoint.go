@@ -20,7 +20,7 @@ const checkpointVersion = 1
 // The distance between two checkpoints, in bytes of the source: a share of its length, within bounds.
 const (
 	checkpointShare    = 64
-	minCheckpointBytes = 4 << 20
+	minCheckpointBytes = 1 << 20
 	maxCheckpointBytes = 256 << 20
 )
 

@@ -48,11 +48,16 @@ type Job struct {
 	// nobody could go on from there: with a source that can't be read from the middle, or an image that can't be entered
 	// there. May be nil.
 	Checkpoint func(Checkpoint) error
-	// CheckpointBytes is how far apart checkpoints are, in bytes of the source; default a 64th of its length, at least 4 MiB and
+	// CheckpointBytes is how far apart checkpoints are, in bytes of the source; default a 64th of its length, at least 1 MiB and
 	// at most 256 MiB.
 	CheckpointBytes int64
 	// Resume is a checkpoint to go on from, if that is possible; Report says whether it was.
 	Resume *Checkpoint
+	// Hash asks for the hash of the disk's content, Report.ContentHash.
+	Hash bool
+	// Verify reads the disk back from its storage at the end, and fails where it isn't what was written. What an earlier
+	// attempt has written is only read.
+	Verify bool
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 }
@@ -66,6 +71,9 @@ type Report struct {
 	VirtualBytes int64
 	// ReadBytes were taken from the source, WrittenBytes were written to the target.
 	ReadBytes, WrittenBytes int64
+	// ContentHash names the disk's content, also where it comes in another image: "sha256-4MiB:" and, in hexadecimal digits, the
+	// SHA-256 over the SHA-256 of each 4 MiB of the disk. Empty where it wasn't asked for, or more than a TiB is in use.
+	ContentHash string
 	// ResumedAt is the offset in the image from which the transfer went on; 0: it began at the beginning.
 	ResumedAt int64
 	// StartedOver says why the transfer didn't go on from the checkpoint that it had; empty where it did, or had none.
@@ -77,6 +85,9 @@ type Report struct {
 func Run(ctx context.Context, j Job) (report Report, err error) {
 	if j.Now == nil {
 		j.Now = time.Now
+	}
+	if j.Workers <= 0 {
+		j.Workers = runtime.GOMAXPROCS(0)
 	}
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -117,6 +128,9 @@ type transfer struct {
 	opened      int64 // where in the source the body begins
 	kept        int64 // the mark of the last checkpoint
 	startedOver string
+
+	content     *content // where its hash is wanted
+	contentHash string
 }
 
 func (t *transfer) run(ctx context.Context) error {
@@ -177,12 +191,37 @@ func (t *transfer) fill(ctx context.Context, whole io.Reader) error {
 			return err
 		}
 	}
+	if err := t.hashContent(ctx); err != nil {
+		return err
+	}
 	if err := t.Target.Commit(); err != nil {
 		return err
 	}
 	t.done = max(t.done, t.forward.Size()) // what wasn't handed over is zero
 	t.progress()
 	return nil
+}
+
+// hashContent brings the hash of the disk's content to its end, and compares the disk with it, as far as that is asked for.
+func (t *transfer) hashContent(ctx context.Context) (err error) {
+	if t.content == nil {
+		return nil
+	}
+	if t.contentHash, err = t.content.finish(ctx, t.size(), t.start > 0, t.Workers); err != nil || !t.Verify {
+		return err
+	}
+	if t.contentHash == "" {
+		return &target.Error{Reason: target.IO, Message: "the disk can't be verified: more of it is in use than is remembered"}
+	}
+	if err := t.Target.Sync(); err != nil {
+		return err
+	}
+	if cached, ok := t.Target.(target.Cached); ok {
+		if err := cached.DropCache(); err != nil {
+			return err
+		}
+	}
+	return t.content.verify(ctx, t.size(), t.Workers)
 }
 
 // begin judges the image by its beginning, and answers a reader of all of it.
@@ -248,15 +287,17 @@ func (t *transfer) close() error {
 
 // copy decodes the whole image into the target, and reads what is left of the source where it must be hashed.
 func (t *transfer) copy(ctx context.Context, whole io.Reader) error {
-	workers := t.Workers
-	if workers <= 0 {
-		workers = runtime.GOMAXPROCS(0)
+	if t.Hash || t.Verify {
+		t.content = newContent(t.Target)
 	}
-	t.pool = newPool(ctx, t.Target, workers, t.start)
+	t.pool = newPool(ctx, t.Target, t.content, t.Workers, t.start)
 	stop := context.AfterFunc(t.pool.ctx, t.cancel) // so that nobody waits for bytes that have no place
 	ended := make(chan struct{})
 	if t.Checkpoint != nil && t.version() != "" {
 		t.pool.start(func() error { return t.keep(ended) })
+	}
+	if t.content != nil && t.began != image.Unknown {
+		t.pool.start(func() error { return t.content.follow(t.began, ended) })
 	}
 	in := image.Input{Stream: whole, Start: t.start, Limits: t.Limits}
 	if t.random != nil {
@@ -327,7 +368,7 @@ func (t *transfer) progress() {
 }
 
 func (t *transfer) report() Report {
-	r := Report{Source: t.description.Name, ReadBytes: t.again, ResumedAt: t.start, StartedOver: t.startedOver}
+	r := Report{Source: t.description.Name, ReadBytes: t.again, ContentHash: t.contentHash, ResumedAt: t.start, StartedOver: t.startedOver}
 	if t.counter != nil {
 		r.ReadBytes += t.counter.Bytes()
 	}
