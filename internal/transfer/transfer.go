@@ -301,7 +301,7 @@ func (t *transfer) copy(ctx context.Context, whole io.Reader) error {
 	}
 	in := image.Input{Stream: whole, Start: t.start, Limits: t.Limits}
 	if t.random != nil {
-		in.Random = t.random
+		in.Random = source.NewCache(t.random, t.description.Length)
 	}
 	err := t.forward.Run(t.pool.ctx, in, t.sink)
 	if err == nil && !t.Checksum.IsZero() {
