@@ -228,7 +228,7 @@ func TestExitCodes(t *testing.T) {
 		"another progress":           {[]string{"--progress", "some", path, target}, want{2, `--progress is "some": auto, bar, json and none are possible`}},
 		"a scheme that isn't served": {[]string{"ftp://host/disk", target}, want{2, `"ftp://host/disk" is not an http or https URL`}},
 		"a header that is none":      {[]string{"--header", "x", server.URL, target}, want{2, `extra header 1 is not of the form "Name: value"`}},
-		"authorities that are none":  {[]string{"--cacert", page, server.URL, target}, want{2, fmt.Sprintf("%q holds no certificate in PEM form", page)}},
+		"authorities that are none":  {[]string{"--cacert", page, server.URL, target}, want{2, fmt.Sprintf("there is no certificate in PEM form in %q", page)}},
 		"standard output":            {[]string{path, "-"}, want{2, `TARGET is "-": name a file or a block device; a disk with holes can't be written to standard output`}},
 		"a directory as the target":  {[]string{path, dir}, want{2, "TARGET " + dir + " is a directory: name a file in it"}},
 		"a target in no directory":   {[]string{path, dir + "/no/disk"}, want{2, "TARGET " + dir + "/no/disk: there is no directory " + dir + "/no"}},
@@ -243,7 +243,7 @@ func TestExitCodes(t *testing.T) {
 		"no file on the server":     {[]string{server.URL + "/none", target}, want{4, "404 Not Found from " + server.URL + "/none"}},
 		"a password is wanted": {[]string{server.URL + "/secret", target}, want{4, "401 Unauthorized from " + server.URL + "/secret: the server wants a user and password; " +
 			"put them into the URL, as in https://user:password@host/"}},
-		"an unknown authority": {[]string{secure.URL, target}, want{4, "the certificate of " + secure.URL + " is signed by an unknown authority: give that authority's certificate with --cacert"}},
+		"an unknown authority": {[]string{secure.URL, target}, want{4, "the certificate of " + secure.URL + " is signed by an unknown authority, \"O=Acme Co\" (trusted are the system's): give that authority's certificate with --cacert"}},
 		"a busy server":        {[]string{server.URL + "/busy", target}, want{5, "503 Service Unavailable from " + server.URL + "/busy"}},
 		"nobody listens":       {[]string{"http://127.0.0.1:1/disk", target}, want{5, "connection refused by 127.0.0.1:1; nothing listens there, or a firewall or NetworkPolicy rejects it"}},
 		"a small device": {[]string{path, small}, want{6, fmt.Sprintf("%s: the disk in the image has %d bytes, and the disk to be filled has %d: ask for one that is large enough",

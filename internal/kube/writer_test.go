@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -127,6 +128,23 @@ func TestWriter(t *testing.T) {
 		w.must(t, err)
 		if again.RequeueAfter == 0 || fresh(t).Annotations["a"] != "1" {
 			t.Errorf("again after %v, annotations %v", again.RequeueAfter, fresh(t).Annotations)
+		}
+	})
+
+	t.Run("an old view is refused even where nothing would change, and what follows is not done", func(t *testing.T) {
+		target := kube.Target[corev1.PersistentVolumeClaimStatus]{Object: subject, Status: statusOf}
+		again, err := kube.Carry(t.Context(), w.writer, target, func(*action.Refusal) action.Decision[corev1.PersistentVolumeClaimStatus] {
+			return action.Decision[corev1.PersistentVolumeClaimStatus]{
+				Actions: []action.Action{
+					action.Annotate{Object: subject, Annotations: map[string]string{"a": "1"}}, // as it is by now
+					action.Create{Object: configMap("never")},
+				},
+				Status: subject.Status,
+			}
+		})
+		w.must(t, err)
+		if err := w.Get(t.Context(), client.ObjectKeyFromObject(configMap("never")), configMap("never")); again.RequeueAfter == 0 || !apierrors.IsNotFound(err) {
+			t.Errorf("again after %v; the next action's object: %v", again.RequeueAfter, err)
 		}
 	})
 

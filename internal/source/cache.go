@@ -11,10 +11,13 @@ const (
 	cacheBlock = 64 << 10
 	// cacheBlocks is how many of them are remembered.
 	cacheBlocks = 64
+	// cacheRun is how many are read at once at most.
+	cacheRun = 16
 )
 
 // Cache is an io.ReaderAt that reads another one in blocks and remembers the last ones, for tables that are read a little
-// at a time from a place that is far away. It is safe for concurrent use.
+// at a time from a place that is far away. Where it is read in ascending order, it reads more and more blocks at once. It
+// is safe for concurrent use, and reads the other one once at a time.
 type Cache struct {
 	r      io.ReaderAt
 	length int64
@@ -22,6 +25,8 @@ type Cache struct {
 	mu     sync.Mutex
 	blocks map[int64][]byte
 	order  []int64 // of the blocks, oldest first
+	next   int64   // the block behind the last that was read
+	run    int64   // how many were read at once
 }
 
 // NewCache caches r, which is length bytes long.
@@ -42,7 +47,8 @@ func (c *Cache) ReadAt(p []byte, offset int64) (int, error) {
 		if at >= c.length {
 			return done, io.EOF
 		}
-		b, err := c.block(at / cacheBlock)
+		last := min(c.length, offset+int64(len(p))) - 1
+		b, err := c.block(at/cacheBlock, last/cacheBlock)
 		if err != nil {
 			return done, err
 		}
@@ -51,29 +57,45 @@ func (c *Cache) ReadAt(p []byte, offset int64) (int, error) {
 	return done, nil
 }
 
-// block answers a block. It is called with mu held.
-func (c *Cache) block(number int64) ([]byte, error) {
+// block answers a block, and reads it where it must, with those behind it up to last and maybe further. It is called
+// with mu held.
+func (c *Cache) block(number, last int64) ([]byte, error) {
 	if b, ok := c.blocks[number]; ok {
 		return b, nil
 	}
-	var b []byte
-	if len(c.order) == cacheBlocks {
-		b = c.blocks[c.order[0]]
-		delete(c.blocks, c.order[0])
-		c.order = c.order[1:]
+	if number >= c.next && number-c.next <= c.run {
+		c.run *= 2
+	} else {
+		c.run = 1
 	}
-	if cap(b) < cacheBlock {
-		b = make([]byte, cacheBlock)
+	c.run = min(max(c.run, last-number+1), cacheRun)
+	end := number + 1
+	for ; end < number+c.run && end*cacheBlock < c.length; end++ {
+		if _, ok := c.blocks[end]; ok {
+			break
+		}
 	}
+	c.next = end
 	start := number * cacheBlock
-	b = b[:min(cacheBlock, c.length-start)] // the last one is shorter
+	b := make([]byte, min(end*cacheBlock, c.length)-start)
 	if n, err := c.r.ReadAt(b, start); n < len(b) {
 		if err == io.EOF { //nolint:errorlint // it would look like a good end
 			err = io.ErrUnexpectedEOF
 		}
 		return nil, fmt.Errorf("read %d bytes at offset %d: %w", len(b), start, err)
 	}
+	for ; number < end; number++ {
+		c.remember(number, b[number*cacheBlock-start:min((number+1)*cacheBlock-start, int64(len(b)))])
+	}
+	return c.blocks[start/cacheBlock], nil
+}
+
+// remember keeps a block, in place of the oldest.
+func (c *Cache) remember(number int64, b []byte) {
+	if len(c.order) == cacheBlocks {
+		delete(c.blocks, c.order[0])
+		c.order = c.order[1:]
+	}
 	c.blocks[number] = b
 	c.order = append(c.order, number)
-	return b, nil
 }

@@ -14,10 +14,12 @@ import (
 type counted struct {
 	*bytes.Reader
 	reads int
+	bytes int
 }
 
 func (c *counted) ReadAt(p []byte, offset int64) (int, error) {
 	c.reads++
+	c.bytes += len(p)
 	return c.Reader.ReadAt(p, offset)
 }
 
@@ -48,6 +50,44 @@ func TestACacheReadsATableOnce(t *testing.T) {
 		}
 	}
 	if inner.reads != 2 {
+		t.Errorf("%d reads", inner.reads)
+	}
+}
+
+func TestACacheReadsMoreAtOnceWhereItIsReadInOrder(t *testing.T) {
+	const length = 16 << 20
+	tests := map[string]struct {
+		first, stride int64
+		reads, bytes  int // at most
+	}{
+		"several tables of each block":           {0, 16 << 10, 20, length},
+		"one table of each block":                {0, 64 << 10, 20, length},
+		"with gaps that are small":               {0, 100 << 10, 20, length},
+		"but not where the tables are far apart": {0, 3 << 20, 6, 6 * 64 << 10},
+		"nor backwards":                          {length - 512, -64 << 10, 256, length},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			inner := &counted{Reader: bytes.NewReader(make([]byte, length))}
+			c := source.NewCache(inner, length)
+			for at := test.first; at >= 0 && at < length; at += test.stride {
+				if _, err := c.ReadAt(make([]byte, 512), at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if inner.reads > test.reads || inner.bytes > test.bytes {
+				t.Errorf("%d bytes in %d reads, want at most %d in %d", inner.bytes, inner.reads, test.bytes, test.reads)
+			}
+		})
+	}
+}
+
+func TestACacheReadsALargePartInFewReads(t *testing.T) {
+	inner := &counted{Reader: bytes.NewReader(make([]byte, 4<<20))}
+	if _, err := source.NewCache(inner, 4<<20).ReadAt(make([]byte, 2<<20), 100); err != nil {
+		t.Fatal(err)
+	}
+	if inner.reads > 3 {
 		t.Errorf("%d reads", inner.reads)
 	}
 }

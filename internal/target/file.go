@@ -223,6 +223,12 @@ func (t *file) Sync() error { return t.back.sync() }
 // DropCache implements Cached.
 func (t *file) DropCache() error { return dropCache(t.f, t.path) }
 
+// Hole implements Holed.
+func (t *file) Hole(offset, n int64) bool {
+	data, err := unix.Seek(int(t.f.Fd()), offset, unix.SEEK_DATA) // nobody uses the file's position
+	return errors.Is(err, unix.ENXIO) || err == nil && data >= offset+n
+}
+
 // Identity implements Target: a file that has another length than the disk wasn't cleared.
 func (t *file) Identity() string {
 	var s unix.Statx_t

@@ -52,6 +52,13 @@ type Cached interface {
 	DropCache() error
 }
 
+// Holed is a Target that knows where its storage holds nothing.
+type Holed interface {
+	Target
+	// Hole reports whether n bytes at offset are certain to read as zeros without being read.
+	Hole(offset, n int64) bool
+}
+
 // Unknown is the SizeBytes of a file that is as long as the disk turns out to be.
 const Unknown int64 = -1
 

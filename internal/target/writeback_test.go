@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestOnlyAFewBytesAreOnTheirWay counts what the kernel was not told to bring to the storage, or not waited for.
@@ -211,6 +213,27 @@ func TestADeviceIsKnownByMoreThanItsName(t *testing.T) {
 	backing := strings.TrimSpace(run(t, "losetup", "--noheadings", "--output", "BACK-FILE", device))
 	if want := backing + ", 1048576 bytes"; x.Identity() != want {
 		t.Errorf("got %q, want %q", x.Identity(), want)
+	}
+}
+
+func TestAFileKnowsItsHoles(t *testing.T) {
+	x, err := OpenFile(FileOptions{Path: filepath.Join(t.TempDir(), "disk.img"), SizeBytes: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	if err := x.Clear(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.WriteAt([]byte("data"), 5<<20); err != nil {
+		t.Fatal(err)
+	}
+	holes := make([]bool, 4)
+	for i := range holes {
+		holes[i] = x.(Holed).Hole(int64(i)*4<<20, 4<<20)
+	}
+	if diff := cmp.Diff([]bool{true, false, true, true}, holes); diff != "" {
+		t.Error(diff)
 	}
 }
 

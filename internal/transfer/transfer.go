@@ -44,6 +44,20 @@ type Job struct {
 	// Progress is called now and then, by one goroutine at a time, with what is done of how much; see Progress of
 	// package job. May be nil.
 	Progress func(done, total int64)
+	// Checkpoint is called with how far the transfer has come for good, by one goroutine at a time. It is never called where
+	// nobody could go on from there: with a source that can't be read from the middle, or an image that can't be entered
+	// there. May be nil.
+	Checkpoint func(Checkpoint) error
+	// CheckpointBytes is how far apart checkpoints are, in bytes of the source; default a 64th of its length, at least 1 MiB and
+	// at most 256 MiB.
+	CheckpointBytes int64
+	// Resume is a checkpoint to go on from, if that is possible; Report says whether it was.
+	Resume *Checkpoint
+	// Hash asks for the hash of the disk's content, Report.ContentHash.
+	Hash bool
+	// Verify reads the disk back from its storage at the end, and fails where it isn't what was written. What an earlier
+	// attempt has written is only read.
+	Verify bool
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 }
@@ -57,6 +71,13 @@ type Report struct {
 	VirtualBytes int64
 	// ReadBytes were taken from the source, WrittenBytes were written to the target.
 	ReadBytes, WrittenBytes int64
+	// ContentHash names the disk's content, also where it comes in another image: "sha256-4MiB:" and, in hexadecimal digits, the
+	// SHA-256 over the SHA-256 of each 4 MiB of the disk. Empty where it wasn't asked for, or more than a TiB is in use.
+	ContentHash string
+	// ResumedAt is the offset in the image from which the transfer went on; 0: it began at the beginning.
+	ResumedAt int64
+	// StartedOver says why the transfer didn't go on from the checkpoint that it had; empty where it did, or had none.
+	StartedOver string
 }
 
 // Run fills the target. It answers *source.Error, *image.Refused, *stream.ChecksumError and *target.Error, wrapped or
@@ -65,11 +86,16 @@ func Run(ctx context.Context, j Job) (report Report, err error) {
 	if j.Now == nil {
 		j.Now = time.Now
 	}
-	description, err := j.Source.Describe(ctx)
+	if j.Workers <= 0 {
+		j.Workers = runtime.GOMAXPROCS(0)
+	}
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	description, err := j.Source.Describe(reading)
 	if err != nil {
 		return report, err
 	}
-	t := &transfer{Job: j, description: description}
+	t := &transfer{Job: j, reading: reading, cancel: cancel, description: description}
 	defer func() {
 		report = t.report()
 		if closeErr := t.close(); err == nil && closeErr != nil {
@@ -82,54 +108,91 @@ func Run(ctx context.Context, j Job) (report Report, err error) {
 // transfer is one Run.
 type transfer struct {
 	Job
+	reading     context.Context // of all that is read: done when the Run's is, or the target fails
+	cancel      func()          // ends reading
 	description source.Description
 	forward     image.Forward // once the header is known
 
-	body    io.ReadCloser
-	counter *stream.Counter
-	random  *countingReaderAt // nil where the source can't
-	again   int64             // bytes that were read by a body before this one
-	pool    *pool
-	done    int64 // bytes of the disk that were handed over
-	end     int64 // where on the disk the last of them lies
+	began int64 // the disk's size as the header tells it, in bytes, or image.Unknown
+
+	body     io.ReadCloser
+	counter  *stream.Counter
+	verifier *stream.Verifier
+	random   *countingReaderAt // nil where the source can't
+	again    int64             // bytes that were read by a body before this one
+	pool     *pool
+	done     int64 // bytes of the disk that were handed over
+	end      int64 // where on the disk the last of them lies
+
+	start       int64 // where in the image the pass begins
+	opened      int64 // where in the source the body begins
+	kept        int64 // the mark of the last checkpoint
+	startedOver string
+
+	content     *content // where its hash is wanted
+	contentHash string
 }
 
 func (t *transfer) run(ctx context.Context) error {
-	whole, err := t.open(ctx)
+	if t.Resume != nil {
+		whole, err := t.resume()
+		if err != nil {
+			return err
+		}
+		if whole != nil {
+			return t.fill(ctx, whole)
+		}
+	}
+	whole, err := t.openAt(stream.State{})
 	if err != nil {
 		return err
 	}
 	if whole, err = t.begin(whole); err != nil {
 		return err
 	}
-	size := t.forward.Size()
-	if t.Target == nil {
-		if t.Target, err = t.Make(size); err != nil {
-			return err
-		}
-	}
-	if least := image.AtLeast(t.forward); least > t.Target.Size() {
-		return t.tooLarge(least)
+	if err := t.makeTarget(); err != nil {
+		return err
 	}
 	started := t.Now()
 	if err := t.Target.Clear(ctx); err != nil {
 		return err
 	}
 	if t.Now().Sub(started) > patience && !t.description.Once {
-		if whole, err = t.open(ctx); err != nil {
+		if whole, err = t.openAt(stream.State{}); err != nil {
 			return err
 		}
 	}
+	return t.fill(ctx, whole)
+}
+
+// makeTarget makes the target if there is none yet, and compares its size.
+func (t *transfer) makeTarget() (err error) {
+	if t.Target == nil {
+		if t.Target, err = t.Make(t.began); err != nil {
+			return err
+		}
+	}
+	if least := image.AtLeast(t.forward); least > t.Target.Size() {
+		return t.tooLarge(least)
+	}
+	return nil
+}
+
+// fill copies what is to be read into the target, and brings it to its end.
+func (t *transfer) fill(ctx context.Context, whole io.Reader) error {
 	if err := t.copy(ctx, whole); err != nil {
 		return err
 	}
 	if known := t.forward.Size(); known > t.Target.Size() { // only now, and nothing was stored behind the target's end
 		return t.tooLarge(known)
 	}
-	if r, ok := t.Target.(target.Resizer); ok && size == image.Unknown && t.Make != nil {
+	if r, ok := t.Target.(target.Resizer); ok && t.began == image.Unknown && t.Make != nil {
 		if err := r.Resize(t.size()); err != nil {
 			return err
 		}
+	}
+	if err := t.hashContent(ctx); err != nil {
+		return err
 	}
 	if err := t.Target.Commit(); err != nil {
 		return err
@@ -137,6 +200,28 @@ func (t *transfer) run(ctx context.Context) error {
 	t.done = max(t.done, t.forward.Size()) // what wasn't handed over is zero
 	t.progress()
 	return nil
+}
+
+// hashContent brings the hash of the disk's content to its end, and compares the disk with it, as far as that is asked for.
+func (t *transfer) hashContent(ctx context.Context) (err error) {
+	if t.content == nil {
+		return nil
+	}
+	if t.contentHash, err = t.content.finish(ctx, t.size(), t.start > 0, t.Workers); err != nil || !t.Verify {
+		return err
+	}
+	if t.contentHash == "" {
+		return &target.Error{Reason: target.IO, Message: "the disk can't be verified: more of it is in use than is remembered"}
+	}
+	if err := t.Target.Sync(); err != nil {
+		return err
+	}
+	if cached, ok := t.Target.(target.Cached); ok {
+		if err := cached.DropCache(); err != nil {
+			return err
+		}
+	}
+	return t.content.verify(ctx, t.size(), t.Workers)
 }
 
 // begin judges the image by its beginning, and answers a reader of all of it.
@@ -156,27 +241,40 @@ func (t *transfer) begin(whole io.Reader) (io.Reader, error) {
 			beginning.Random = t.random
 		}
 		t.forward, err = formats.BeginAs(t.Format, beginning, t.Limits)
+		if err == nil {
+			t.began = t.forward.Size()
+		}
 		return whole, err
 	}
 }
 
-// open begins to read the source, again if need be.
-func (t *transfer) open(ctx context.Context) (io.Reader, error) {
+// openAt begins to read the source, again if need be, from where its checksum stands in a state. It answers nil where that
+// state is none.
+func (t *transfer) openAt(from stream.State) (io.Reader, error) {
 	if err := t.close(); err != nil {
 		return nil, err
 	}
-	body, err := t.Source.Open(ctx, 0, -1)
+	body, err := t.Source.Open(t.reading, from.Offset, -1)
 	if err != nil {
 		return nil, err
 	}
 	if t.counter != nil {
 		t.again += t.counter.Bytes()
 	}
-	t.body, t.counter = body, stream.Count(body)
-	if t.description.Ranges && t.random == nil {
-		t.random = &countingReaderAt{r: source.ReaderAt{Context: ctx, Source: t.Source}}
+	t.body, t.counter, t.opened = body, stream.Count(body), from.Offset
+	t.allowRandom()
+	t.verifier, err = stream.VerifyFrom(t.counter, t.Checksum, from)
+	if err != nil {
+		return nil, nil // the only thing that can be wrong is the state
 	}
-	return stream.Verify(t.counter, t.Checksum), nil
+	return t.verifier, nil
+}
+
+// allowRandom lets the image be read at any place, where the source can.
+func (t *transfer) allowRandom() {
+	if t.description.Ranges && t.random == nil {
+		t.random = &countingReaderAt{r: source.ReaderAt{Context: t.reading, Source: t.Source}}
+	}
 }
 
 func (t *transfer) close() error {
@@ -193,14 +291,21 @@ func (t *transfer) close() error {
 
 // copy decodes the whole image into the target, and reads what is left of the source where it must be hashed.
 func (t *transfer) copy(ctx context.Context, whole io.Reader) error {
-	workers := t.Workers
-	if workers <= 0 {
-		workers = runtime.GOMAXPROCS(0)
+	if t.Hash || t.Verify {
+		t.content = newContent(t.Target)
 	}
-	t.pool = newPool(ctx, t.Target, workers)
-	in := image.Input{Stream: whole, Limits: t.Limits}
+	t.pool = newPool(ctx, t.Target, t.content, t.Workers, t.start)
+	stop := context.AfterFunc(t.pool.ctx, t.cancel) // so that nobody waits for bytes that have no place
+	ended := make(chan struct{})
+	if t.Checkpoint != nil && t.version() != "" {
+		t.pool.start(func() error { return t.keep(ended) })
+	}
+	if t.content != nil && t.began != image.Unknown {
+		t.pool.start(func() error { return t.content.follow(t.began, ended) })
+	}
+	in := image.Input{Stream: whole, Start: t.start, Limits: t.Limits}
 	if t.random != nil {
-		in.Random = t.random
+		in.Random = source.NewCache(t.random, t.description.Length)
 	}
 	err := t.forward.Run(t.pool.ctx, in, t.sink)
 	if err == nil && !t.Checksum.IsZero() {
@@ -208,11 +313,18 @@ func (t *transfer) copy(ctx context.Context, whole io.Reader) error {
 			err = fmt.Errorf("read the rest of %s: %w", t.description.Name, err)
 		}
 	}
+	close(ended)
+	stop()
 	if poolErr := t.pool.wait(); poolErr != nil && (err == nil || errors.Is(err, context.Canceled)) {
 		err = poolErr // what went wrong first
 	}
 	if ctxErr := ctx.Err(); ctxErr != nil {
-		return fmt.Errorf("read %s: %w", t.description.Name, ctxErr)
+		err = fmt.Errorf("read %s: %w", t.description.Name, ctxErr)
+	}
+	if err != nil {
+		if saveErr := t.saveLast(ctx, err); saveErr != nil {
+			return errors.Join(err, saveErr)
+		}
 	}
 	return err
 }
@@ -251,7 +363,7 @@ func (t *transfer) progress() {
 	}
 	switch size := t.forward.Size(); {
 	case t.description.Length > 0:
-		t.Progress(t.counter.Bytes(), t.description.Length)
+		t.Progress(t.opened+t.counter.Bytes(), t.description.Length)
 	case size > 0:
 		t.Progress(t.done, size)
 	default:
@@ -260,7 +372,7 @@ func (t *transfer) progress() {
 }
 
 func (t *transfer) report() Report {
-	r := Report{Source: t.description.Name, ReadBytes: t.again}
+	r := Report{Source: t.description.Name, ReadBytes: t.again, ContentHash: t.contentHash, ResumedAt: t.start, StartedOver: t.startedOver}
 	if t.counter != nil {
 		r.ReadBytes += t.counter.Bytes()
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -86,11 +87,11 @@ func delegate(parent, dir string) error {
 	return nil
 }
 
-// removeCgroups kills everything that runs in the lab's cgroups and removes them.
-func removeCgroups() error {
+// cgroupRoots are the nodes' cgroups that exist.
+func cgroupRoots() ([]string, error) {
 	dirs, err := cgroupHierarchies()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var roots []string
 	for _, parent := range dirs {
@@ -100,6 +101,15 @@ func removeCgroups() error {
 				roots = append(roots, root)
 			}
 		}
+	}
+	return roots, nil
+}
+
+// removeCgroups kills everything that runs in the lab's cgroups and removes them.
+func removeCgroups() error {
+	roots, err := cgroupRoots()
+	if err != nil {
+		return err
 	}
 	deadline := time.Now().Add(20 * time.Second)
 	for len(roots) > 0 {
@@ -120,9 +130,9 @@ func removeCgroups() error {
 	return nil
 }
 
-func removeCgroup(root string) error {
-	var groups []string
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+// cgroupsFrom lists a cgroup and those below it, each before what is in it.
+func cgroupsFrom(root string) (groups []string, err error) {
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -131,23 +141,41 @@ func removeCgroup(root string) error {
 		}
 		return err
 	})
+	return groups, err
+}
+
+// processesIn are the processes in a cgroup itself; none if it is gone.
+func processesIn(group string) ([]int, error) {
+	procs, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var pids []int
+	for _, field := range strings.Fields(string(procs)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			return nil, fmt.Errorf("read the processes of %s: %w", group, err)
+		}
+		if pid > 1 { // 0 is one that this namespace can't see
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+func removeCgroup(root string) error {
+	groups, err := cgroupsFrom(root)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for i := len(groups) - 1; i >= 0; i-- { // a walk lists parents first; they go last
-		procs, err := os.ReadFile(filepath.Join(groups[i], "cgroup.procs"))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
+	for _, group := range slices.Backward(groups) {
+		pids, err := processesIn(group)
+		errs = append(errs, err)
+		for _, pid := range pids {
+			errs = append(errs, signal(pid, syscall.SIGKILL))
 		}
-		for _, field := range strings.Fields(string(procs)) {
-			pid, err := strconv.Atoi(field)
-			if err == nil && pid > 1 {
-				err = signal(pid, syscall.SIGKILL)
-			}
-			errs = append(errs, err)
-		}
-		if err := os.Remove(groups[i]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(group); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"vmdisk.io/vmdisk/lab/mounts"
 )
 
 // envInside tells the test that it runs in namespaces of its own.
@@ -112,7 +113,7 @@ func TestTheLabGoesDownAfterItWasKilled(t *testing.T) {
 	if os.Getenv(envInside) == "" {
 		return // the other test runs this one
 	}
-	if loops, err := labLoops(); err != nil || len(loops) == 0 {
+	if _, loops, err := mounts.Left(Dir()); err != nil || len(loops) == 0 {
 		t.Fatalf("the killed lab left no loop devices (%v): this test tests nothing", err)
 	}
 	timed(t, "down after its namespace ended", Down)
@@ -214,25 +215,30 @@ func killEverything(t *testing.T) {
 	for pid := range strays() {
 		pids = append(pids, pid)
 	}
-	procs, err := filepath.Glob(cgroupMount + "/memory/" + cgroupName("node-*") + "/kubepods/*/*/*/cgroup.procs")
+	if len(pids) < 20 {
+		t.Fatalf("only %d processes were found to kill: the lab did not run", len(pids))
+	}
+	roots, err := cgroupRoots()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range procs {
-		content, err := os.ReadFile(file)
+	inPods := 0
+	for _, root := range roots {
+		groups, err := cgroupsFrom(root)
 		if err != nil {
-			continue // it ended by itself
+			t.Fatal(err)
 		}
-		for _, field := range strings.Fields(string(content)) {
-			pid, err := strconv.Atoi(field)
+		for _, group := range groups {
+			found, err := processesIn(group)
 			if err != nil {
 				t.Fatal(err)
 			}
-			pids = append(pids, pid)
+			inPods += len(found)
+			pids = append(pids, found...)
 		}
 	}
-	if len(pids) < 20 {
-		t.Fatalf("only %d processes were found to kill: the lab did not run", len(pids))
+	if inPods == 0 {
+		t.Fatal("no process was found in the pods' cgroups: the pods did not run")
 	}
 	for _, pid := range pids {
 		if err := signal(pid, syscall.SIGKILL); err != nil {
@@ -267,17 +273,13 @@ func nothingIsLeft(t *testing.T) {
 	if left := strays(); len(left) > 0 {
 		t.Errorf("processes are left: %v", left)
 	}
-	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
+	if points, loops, err := mounts.Left(Dir()); err != nil || len(points)+len(loops) > 0 {
+		t.Errorf("mounts and loop devices are left: %v, %v (%v)", points, loops, err)
 	}
-	if left := mountsBelow(string(mountinfo), Dir()); len(left) > 0 {
-		t.Errorf("mounts are left: %v", left)
+	if left, err := cgroupRoots(); err != nil || len(left) > 0 {
+		t.Errorf("cgroups are left: %v (%v)", left, err)
 	}
-	if left, err := labLoops(); err != nil || len(left) > 0 {
-		t.Errorf("loop devices are left: %v (%v)", left, err)
-	}
-	for _, pattern := range []string{cgroupMount + "/*/" + cgroupName("node-*"), "/sys/class/net/" + bridge, "/var/lib/cni/results/" + networkName("node-*"), Kubeconfig(), CSIDir() + "/*"} {
+	for _, pattern := range []string{"/sys/class/net/" + bridge, "/var/lib/cni/results/" + networkName("node-*"), Kubeconfig(), CSIDir() + "/*"} {
 		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
 			t.Errorf("left: %v (%v)", left, err)
 		}

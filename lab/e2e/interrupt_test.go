@@ -31,11 +31,7 @@ const slowly = "slow/3000000/"
 // alone, because all the others need the controller.
 func TestControllerRestartedAtHalf(t *testing.T) {
 	n := newTenant(t)
-	n.reportsQuotas(diskSize)
-	usage := n.measure()
-	workers := n.watchWorkers()
-	n.create(newDisk(blockNow, &v1alpha1.HTTPSource{URL: plainURL(slowly + qcow2File)}))
-	n.isAtHalf("disk")
+	half := n.importsHalf(blockNow)
 	var controllers corev1.PodList
 	if err := n.List(t.Context(), &controllers, client.InNamespace(vmdiskNamespace)); err != nil || len(controllers.Items) == 0 {
 		t.Fatalf("look for the controller: %v", err)
@@ -45,40 +41,57 @@ func TestControllerRestartedAtHalf(t *testing.T) {
 			t.Fatalf("delete the controller: %v", err)
 		}
 	}
-	n.becomesReady("disk")
-	n.holds("disk", diskBytes, reference(t), dataBytes(n))
-	n.leftAlone("disk")
-	usage.wasExactly(n, diskBytes)
-	if seen := workers.seen(); len(seen) != 1 {
-		t.Errorf("the import took the workers %v, want one", seen)
-	}
+	half.endsWell(n, 1)
 	n.scaleController(1) // the new one is ready before any other test begins
 }
 
 // What happens while there is no controller is seen by the next one: here the worker's end. This test, too, runs alone.
 func TestControllerAwayAtTheEnd(t *testing.T) {
 	n := newTenant(t)
-	n.reportsQuotas(diskSize)
-	usage := n.measure()
-	workers := n.watchWorkers()
-	n.create(newDisk(blockNow, &v1alpha1.HTTPSource{URL: plainURL(slowly + qcow2File)}))
-	worker := n.isAtHalf("disk")
+	half := n.importsHalf(blockNow)
 	n.scaleController(0)
 	t.Cleanup(func() { n.scaleController(1) })
 	n.eventually(filled, "the worker ends by itself", func() error {
-		pod := get(n, worker.Name, &corev1.Pod{})
+		pod := get(n, half.worker.Name, &corev1.Pod{})
 		if pod.Status.Phase != corev1.PodSucceeded {
 			return fmt.Errorf("it is %s", pod.Status.Phase)
 		}
 		return nil
 	})
 	n.scaleController(1)
+	half.endsWell(n, 1)
+}
+
+// halfImported is an import that has come half of its way, in a quota of exactly its size.
+type halfImported struct {
+	class   string
+	usage   *usage
+	workers *workers
+	worker  corev1.Pod
+}
+
+// importsHalf begins a slow import, and returns once some of the image is through.
+func (n *tenant) importsHalf(class string) halfImported {
+	n.t.Helper()
+	n.reportsQuotas(quantity(claimBytes(class)))
+	half := halfImported{class: class, usage: n.measure(), workers: n.watchWorkers()}
+	n.create(newDisk(class, &v1alpha1.HTTPSource{URL: plainURL(slowly + qcow2File)}))
+	half.worker = n.isAtHalf("disk")
+	return half
+}
+
+// endsWell checks that the import ends as if nothing had happened, and that it took so many workers, one after another.
+func (half halfImported) endsWell(n *tenant, workers int) {
+	n.t.Helper()
 	n.becomesReady("disk")
-	n.holds("disk", diskBytes, reference(t), dataBytes(n))
-	n.leftAlone("disk")
-	usage.wasExactly(n, diskBytes)
-	if seen := workers.seen(); len(seen) != 1 {
-		t.Errorf("the import took the workers %v, want one", seen)
+	n.holds("disk", diskBytes, reference(n.t), dataBytes(n))
+	n.leftAlone("disk") // an interruption is no fault, so restartCount stays 0
+	half.usage.wasExactly(n, claimBytes(half.class))
+	if seen := half.workers.seen(); len(seen) != workers {
+		n.t.Errorf("the import took the workers %v, want %d", seen, workers)
+	}
+	if half.workers.overlapped() {
+		n.t.Error("two workers existed at one time")
 	}
 }
 
@@ -121,33 +134,18 @@ func TestDeletedAtHalf(t *testing.T) {
 		t.Run("the worker, in "+class, func(t *testing.T) {
 			t.Parallel()
 			n := newTenant(t)
-			n.reportsQuotas(quantity(claimBytes(class)))
-			usage := n.measure()
-			workers := n.watchWorkers()
-			n.create(newDisk(class, &v1alpha1.HTTPSource{URL: plainURL(slowly + qcow2File)}))
-			worker := n.isAtHalf("disk")
-			if err := n.Delete(t.Context(), &worker); err != nil {
+			half := n.importsHalf(class)
+			if err := n.Delete(t.Context(), &half.worker); err != nil {
 				t.Fatalf("delete the worker: %v", err)
 			}
-			n.becomesReady("disk")
-			n.holds("disk", diskBytes, reference(t), dataBytes(n))
-			n.leftAlone("disk") // an interruption is no fault, so restartCount stays 0
-			usage.wasExactly(n, claimBytes(class))
-			if seen := workers.seen(); len(seen) != 2 {
-				t.Errorf("the import took the workers %v, want two", seen)
-			}
-			if workers.overlapped() {
-				t.Error("two workers existed at one time")
-			}
+			half.endsWell(n, 2)
 		})
 		t.Run("the disk, in "+class, func(t *testing.T) {
 			t.Parallel()
 			n := newTenant(t)
-			disk := newDisk(class, &v1alpha1.HTTPSource{URL: plainURL(slowly + qcow2File)})
-			n.create(disk)
-			n.isAtHalf("disk")
+			n.importsHalf(class)
 			v := n.volume("disk")
-			if err := n.Delete(t.Context(), disk); err != nil {
+			if err := n.Delete(t.Context(), get(n, "disk", &v1alpha1.VMDisk{})); err != nil {
 				t.Fatalf("delete the disk: %v", err)
 			}
 			n.eventually(soon, "no object is left", func() error {
@@ -166,18 +164,13 @@ func TestDeletedAtHalf(t *testing.T) {
 	t.Run("the claim", func(t *testing.T) {
 		t.Parallel()
 		n := newTenant(t)
-		n.reportsQuotas(diskSize)
-		usage := n.measure()
-		n.create(newDisk(blockNow, &v1alpha1.HTTPSource{URL: plainURL(slowly + qcow2File)}))
-		n.isAtHalf("disk")
+		half := n.importsHalf(blockNow)
 		v := n.volume("disk")
 		if err := n.Delete(t.Context(), v.claim); err != nil {
 			t.Fatalf("delete the claim: %v", err)
 		}
 		n.leavesNothing(v)
-		n.becomesReady("disk")
-		n.holds("disk", diskBytes, reference(t), dataBytes(n))
-		usage.wasExactly(n, diskBytes)
+		half.endsWell(n, 2)
 	})
 }
 
@@ -228,13 +221,7 @@ type workers struct {
 func (n *tenant) watchWorkers() *workers {
 	n.t.Helper()
 	w := &workers{live: map[types.UID]bool{}}
-	ctx, cancel := context.WithCancel(n.t.Context())
-	var watcher sync.WaitGroup
-	n.t.Cleanup(watcher.Wait)
-	n.t.Cleanup(cancel)
-	started := make(chan struct{}, 1)
-	watcher.Go(func() { n.follow(ctx, n.name, &corev1.PodList{}, started, w.see) })
-	<-started
+	n.watch(n.name, &corev1.PodList{}, w.see)
 	return w
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,14 +49,14 @@ func TestVirtualMachine(t *testing.T) {
 			}
 			n.reportsQuotas(quantity(share))
 			usage := n.measure()
-			m := &machine{tenant: n, disk: "debian-disk", node: test.node, tools: n.server().tools}
+			m := newMachine(n, "debian-disk", test.node)
 			m.createDisk(test.class, test.mode)
 			if test.rests {
 				n.rests("debian-disk")
 			}
 			m.run()
-			if test.rests != slices.Contains(m.phases, cdiv1.WaitForFirstConsumer) || slices.Contains(m.phases, cdiv1.PendingPopulation) {
-				t.Errorf("the DataVolume went through %v", m.phases)
+			if phases := m.phases.seen(); test.rests != slices.Contains(phases, cdiv1.WaitForFirstConsumer) {
+				t.Errorf("the DataVolume went through %v", phases)
 			}
 			if test.node != "" {
 				n.isOn("debian-disk", test.node)
@@ -69,6 +71,7 @@ func TestVirtualMachine(t *testing.T) {
 		usage := n.measure()
 		disk := newDisk(blockLocal, &v1alpha1.HTTPSource{URL: plainURL(qcow2File)})
 		disk.Spec.BindImmediately = new(false)
+		m := newMachine(n, "disk", "node-b")
 		n.create(disk)
 		n.eventually(told, "the disk says that it waits for its machine", func() error {
 			c := n.workloads("disk")
@@ -78,7 +81,6 @@ func TestVirtualMachine(t *testing.T) {
 			return nil
 		})
 		n.rests("disk")
-		m := &machine{tenant: n, disk: "disk", node: "node-b", tools: n.server().tools}
 		m.run()
 		n.isOn("disk", "node-b")
 		n.becomesReady("disk")
@@ -127,7 +129,39 @@ type machine struct {
 	// node is where the machine must run; empty: anywhere.
 	node   string
 	tools  string
-	phases []cdiv1.DataVolumePhase
+	phases phases
+}
+
+// newMachine is made before its disk, so that it sees all that becomes of it.
+func newMachine(n *tenant, disk, node string) *machine {
+	n.t.Helper()
+	m := &machine{tenant: n, disk: disk, node: node, tools: n.server().tools}
+	n.watch(n.name, &cdiv1.DataVolumeList{}, func(_ watch.EventType, object client.Object) {
+		if object.GetName() == disk {
+			m.phases.see(object.(*cdiv1.DataVolume).Status.Phase)
+		}
+	})
+	return m
+}
+
+// phases are those that a DataVolume ever had, each once.
+type phases struct {
+	mu  sync.Mutex
+	all []cdiv1.DataVolumePhase
+}
+
+func (p *phases) see(phase cdiv1.DataVolumePhase) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Contains(p.all, phase) {
+		p.all = append(p.all, phase)
+	}
+}
+
+func (p *phases) seen() []cdiv1.DataVolumePhase {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.all)
 }
 
 // createDisk makes the DataVolume of the report's dataVolumeTemplates, as KubeVirt would: owned by the machine, with leave to
@@ -171,6 +205,9 @@ func (m *machine) run() {
 	if want := fmt.Sprintf("%s %d ", reference(m.t), diskBytes); !strings.HasPrefix(said, want) {
 		m.t.Errorf("when it started, the machine read %q, want %q", said, want)
 	}
+	if phases := m.phases.seen(); slices.Contains(phases, cdiv1.PendingPopulation) {
+		m.t.Errorf("the DataVolume went through %v, and KubeVirt starts machines in PendingPopulation", phases)
+	}
 	if m.node != "" && pod.Spec.NodeName != m.node {
 		m.t.Errorf("the machine ran on %s, want %s", pod.Spec.NodeName, m.node)
 	}
@@ -184,11 +221,7 @@ func (m *machine) step() error {
 	}
 	dataVolume := func(name, namespace string) (*cdiv1.DataVolume, error) {
 		dv := &cdiv1.DataVolume{}
-		err := m.Get(m.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, dv)
-		if err == nil && !slices.Contains(m.phases, dv.Status.Phase) {
-			m.phases = append(m.phases, dv.Status.Phase)
-		}
-		return dv, err
+		return dv, m.Get(m.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, dv)
 	}
 	ready, err := cdiv1.IsSucceededOrPendingPopulation(claim, dataVolume)
 	if err != nil {
@@ -206,7 +239,7 @@ func (m *machine) step() error {
 			return err
 		}
 	}
-	return fmt.Errorf("the disk is not ready; so far it was %v", m.phases)
+	return fmt.Errorf("the disk is not ready; so far it was %v", m.phases.seen())
 }
 
 func (m *machine) path(claim *corev1.PersistentVolumeClaim) string {

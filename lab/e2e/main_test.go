@@ -9,17 +9,20 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"vmdisk.io/vmdisk/lab/cluster"
 	"vmdisk.io/vmdisk/lab/deploy"
+	"vmdisk.io/vmdisk/lab/lockfile"
 )
 
 // clone is the root of the sources, seen from this package.
@@ -42,7 +45,12 @@ func runAll(m *testing.M) int {
 		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := prepare(ctx)
+	// One run at a time: there is one lab, one vmdisk in it, and each run begins with removing what another has left.
+	alone, err := takeLab(ctx)
+	if err == nil {
+		defer alone.Close() // which gives the lock back; nothing was written
+		err = prepare(ctx)
+	}
 	stop() // from here on a signal ends the process, as it does for any test
 	if err != nil {
 		return complain(err)
@@ -52,6 +60,17 @@ func runAll(m *testing.M) int {
 		return complain(err)
 	}
 	return code
+}
+
+// takeLab waits until no other run of the scenarios uses the lab.
+func takeLab(ctx context.Context) (*os.File, error) {
+	dir := filepath.Dir(imagesDir())
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the directory of the images: %w", err)
+	}
+	return lockfile.Take(ctx, filepath.Join(dir, "e2e.lock"), func() {
+		fmt.Fprintln(os.Stderr, "waiting for another run of the scenarios to end")
+	})
 }
 
 func complain(err error) int {
@@ -87,11 +106,11 @@ func prepare(ctx context.Context) error {
 	return startServer(ctx, tools)
 }
 
-// tenantLabel marks the namespaces of the scenarios.
+// tenantLabel marks the namespaces and the classes of the scenarios.
 const tenantLabel = "e2e.vmdisk.io/tenant"
 
-// removeTenants deletes the namespaces of all scenarios, those of a killed run among them, and waits until they and their
-// volumes are gone.
+// removeTenants deletes the namespaces and classes of all scenarios, those of a killed run among them, and waits until the
+// namespaces and their volumes are gone.
 func removeTenants(ctx context.Context) error {
 	c, err := connect()
 	if err != nil {
@@ -99,6 +118,9 @@ func removeTenants(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("namespaces of the scenarios don't go away: see kubectl get all,pvc -A"))
 	defer cancel()
+	if err := c.DeleteAllOf(ctx, &storagev1.StorageClass{}, client.HasLabels{tenantLabel}); err != nil {
+		return fmt.Errorf("delete the scenarios' StorageClasses: %w", err)
+	}
 	for {
 		var left corev1.NamespaceList
 		if err := c.List(ctx, &left, client.HasLabels{tenantLabel}); err != nil {

@@ -95,21 +95,22 @@ type seen struct{ QuotaClaims, QuotaBytes, Claims, Bytes int64 }
 func (n *tenant) measure() *usage {
 	n.t.Helper()
 	u := &usage{live: map[types.UID]int64{}}
-	ctx, cancel := context.WithCancel(n.t.Context())
-	var watchers sync.WaitGroup
-	n.t.Cleanup(watchers.Wait)
-	n.t.Cleanup(cancel)
-	started := make(chan struct{}, 3)
-	follow := func(namespace string, list client.ObjectList, see func(watch.EventType, client.Object)) {
-		watchers.Go(func() { n.follow(ctx, namespace, list, started, see) })
-	}
-	follow(n.name, &corev1.ResourceQuotaList{}, u.seeQuota)
-	follow(n.name, &corev1.PersistentVolumeClaimList{}, u.seeClaim)
-	follow(vmdiskNamespace, &corev1.PersistentVolumeClaimList{}, u.seeRest)
-	for range cap(started) {
-		<-started
-	}
+	n.watch(n.name, &corev1.ResourceQuotaList{}, u.seeQuota)
+	n.watch(n.name, &corev1.PersistentVolumeClaimList{}, u.seeClaim)
+	n.watch(vmdiskNamespace, &corev1.PersistentVolumeClaimList{}, u.seeRest)
 	return u
+}
+
+// watch calls see with each change of a namespace's objects until the test ends. It returns once the watch is open.
+func (n *tenant) watch(namespace string, list client.ObjectList, see func(watch.EventType, client.Object)) {
+	n.t.Helper()
+	ctx, cancel := context.WithCancel(n.t.Context())
+	var watcher sync.WaitGroup
+	n.t.Cleanup(watcher.Wait)
+	n.t.Cleanup(cancel)
+	started := make(chan struct{}, 1)
+	watcher.Go(func() { n.follow(ctx, namespace, list, started, see) })
+	<-started
 }
 
 // follow calls see with each change until ctx ends; a watch that the server ends is opened again.

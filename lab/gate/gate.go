@@ -10,7 +10,6 @@ package gate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os/exec"
@@ -54,7 +53,7 @@ func Run(ctx context.Context, client kubernetes.Interface, chain string) error {
 	factory.Start(ctx.Done())
 	defer factory.Shutdown()
 	if !cache.WaitForCacheSync(ctx.Done(), pods.Informer().HasSynced) {
-		return errors.New("read the cluster's pods: stopped before they were all there")
+		return nil // only the context's end keeps it from syncing
 	}
 	for {
 		all, err := pods.Lister().List(labels.Everything())

@@ -174,8 +174,8 @@ func goTest(ctx context.Context, out io.Writer, t test) (Counts, error) {
 	return counts, errors.Join(err, runErr)
 }
 
-// run runs a command to its end. If ctx ends first, the command and what it has started are told to stop, so that tests
-// clean up after themselves; they get 20 seconds for that.
+// run runs a command to its end. If ctx ends first, the command and what it has started are told to stop; they get 20
+// seconds for that. A test that is stopped does not clean up: the end of the lab does, and the next run's beginning.
 func run(ctx context.Context, out, errOut io.Writer, command ...string) error {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = out, errOut

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/util/workqueue"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -53,6 +54,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	})
 }
 
+// quotaLag is how long after us the API server may see a quota's change.
+const quotaLag = 2 * time.Second
+
+// twice wakes whoever a changed quota may have been holding up, at once and a little later. The API server judges by a view of the quotas
+// of its own, which may still be the old one when we ask at once.
+func (r *Reconciler) twice() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	wake := func(ctx context.Context, changed client.Object, q queue) {
+		for _, request := range r.unfinished(ctx, changed) {
+			q.Add(request)
+			q.AddAfter(request, quotaLag)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { wake(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { wake(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { wake(ctx, e.Object, q) },
+	}
+}
+
 // atOnce is how many DataVolumes are reconciled side by side: reading a worker's log takes its time, and must not hold up the others.
 const atOnce = 8
 
@@ -68,7 +89,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Owns(&corev1.Pod{}).
 		Watches(&corev1.PersistentVolumeClaim{}, &handler.EnqueueRequestForObject{}).
 		Watches(&corev1.Event{}, handler.EnqueueRequestsFromMapFunc(r.concerned), builder.WithPredicates(lasting)).
-		Watches(&corev1.ResourceQuota{}, waiting).
+		Watches(&corev1.ResourceQuota{}, r.twice()).
 		Watches(&corev1.LimitRange{}, waiting).
 		Watches(&storagev1.StorageClass{}, waiting).
 		Watches(&cdiv1.StorageProfile{}, waiting).

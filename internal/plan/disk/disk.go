@@ -165,14 +165,14 @@ func (w World) workloads() metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionTrue, Succeeded
 		c.Message = fmt.Sprintf("DataVolume %s is Succeeded: the disk holds its bytes", w.DataVolume.Name)
 	case cdiv1.WaitForFirstConsumer, cdiv1.PendingPopulation:
-		if w.immediate() {
-			c.Message = w.sentence(why(w.DataVolume.Status.Conditions))
+		if _, troubled := w.troubled(); troubled || w.immediate() {
+			c.Message = w.sentence(w.why())
 			break
 		}
 		c.Status, c.Reason = metav1.ConditionTrue, WaitingForConsumer
 		c.Message = fmt.Sprintf("DataVolume %s is %s: with bindImmediately off, the disk is filled when its virtual machine starts", w.DataVolume.Name, w.DataVolume.Status.Phase)
 	default:
-		c.Message = w.sentence(why(w.DataVolume.Status.Conditions))
+		c.Message = w.sentence(w.why())
 	}
 	return c
 }
@@ -191,24 +191,28 @@ func (w World) sentence(why string) string {
 	return text
 }
 
-// why is the message that says most: the claim's, while it is not bound, else the worker's.
-func why(conditions []cdiv1.DataVolumeCondition) string {
-	var bound, running cdiv1.DataVolumeCondition
-	for _, c := range conditions {
-		switch c.Type {
-		case cdiv1.DataVolumeBound:
-			bound = c
-		case cdiv1.DataVolumeRunning:
-			running = c
-		}
+// why is the message that says most: of the trouble if there is any, else of the worker, else of the claim while it is not bound.
+func (w World) why() string {
+	if c, troubled := w.troubled(); troubled {
+		return c.Message
 	}
-	if running.Message != "" {
-		return running.Message
+	if c := w.told(cdiv1.DataVolumeRunning); c.Message != "" {
+		return c.Message
 	}
-	if bound.Status != corev1.ConditionTrue {
-		return bound.Message
+	if c := w.told(cdiv1.DataVolumeBound); c.Status != corev1.ConditionTrue {
+		return c.Message
 	}
 	return ""
+}
+
+// told is a condition of the DataVolume; empty if it has none of the kind.
+func (w World) told(kind cdiv1.DataVolumeConditionType) cdiv1.DataVolumeCondition {
+	for _, c := range w.DataVolume.Status.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return cdiv1.DataVolumeCondition{}
 }
 
 // class is the class that the disk lives in, or is to live in.

@@ -104,6 +104,11 @@ func TestConditions(t *testing.T) {
 			said{"True", Accepted, "the disk is made through DataVolume web-root"},
 			said{"True", WaitingForConsumer, "DataVolume web-root is WaitForFirstConsumer: with bindImmediately off, the disk is filled when its virtual machine starts"},
 		},
+		"its machine has come, and there is no room": {
+			World{Disk: resting, DataVolume: made(resting, cdiv1.WaitForFirstConsumer, condition(bound, "False", "ProvisioningFailed", "no room on node-a"))},
+			said{"True", Accepted, "the disk is made through DataVolume web-root"},
+			said{"False", DataVolumeNotReady, "DataVolume web-root is WaitForFirstConsumer: no room on node-a"},
+		},
 		"it waits though it was told not to": {
 			World{Disk: plain, DataVolume: made(plain, cdiv1.WaitForFirstConsumer)},
 			said{"True", Accepted, "the disk is made through DataVolume web-root"},
@@ -206,6 +211,17 @@ func TestTroubleIsToldOnce(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, Plan(w, time.Unix(1, 0)).Events); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestTwoTroublesAtOnceDoNotRepeatThemselves(t *testing.T) {
+	d := vmdisk(nil)
+	w := World{Disk: d, DataVolume: made(d, cdiv1.ImportScheduled, condition(bound, "False", "ProvisioningFailed", "no room"), condition(runs, "False", "Unschedulable", "no node"))}
+	first := Plan(w, time.Unix(1, 0))
+	w.Disk = d.DeepCopy()
+	w.Disk.Status = first.Status
+	if again := Plan(w, time.Unix(2, 0)); len(first.Events) != 2 || len(again.Events) != 0 {
+		t.Errorf("first %v, and then again %v", first.Events, again.Events)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/api/v1alpha1"
 	"vmdisk.io/vmdisk/internal/action"
 	"vmdisk.io/vmdisk/internal/plan/cause"
@@ -45,25 +46,34 @@ func (w World) trouble() *action.Event {
 	if w.DataVolume.Status.Phase == cdiv1.Failed {
 		return nil
 	}
-	for _, c := range w.DataVolume.Status.Conditions {
-		if c.Status != corev1.ConditionFalse || c.Message == "" || !telling(c) {
-			continue
-		}
-		text := cause.WithoutTry(c.Message)
-		old := meta.FindStatusCondition(w.Disk.Status.Conditions, v1alpha1.ConditionWorkloadsReady)
-		if old == nil || !strings.Contains(old.Message, text) {
-			return &action.Event{Type: corev1.EventTypeWarning, Reason: c.Reason, Message: text}
-		}
+	c, troubled := w.troubled()
+	if !troubled {
+		return nil
 	}
-	return nil
+	text := cause.WithoutTry(c.Message)
+	old := meta.FindStatusCondition(w.Disk.Status.Conditions, v1alpha1.ConditionWorkloadsReady)
+	if old != nil && strings.Contains(old.Message, text) {
+		return nil
+	}
+	return &action.Event{Type: corev1.EventTypeWarning, Reason: c.Reason, Message: text}
 }
 
-// telling says whether a condition is trouble, and not a step that every disk takes.
-func telling(c cdiv1.DataVolumeCondition) bool {
-	switch c.Reason {
-	case "", "Pending", "NotFound", "Completed", "Bound":
+// troubled finds the DataVolume's condition that tells of trouble: the worker's, which is the later one, else the claim's.
+func (w World) troubled() (cdiv1.DataVolumeCondition, bool) {
+	for _, kind := range []cdiv1.DataVolumeConditionType{cdiv1.DataVolumeRunning, cdiv1.DataVolumeBound} {
+		if c := w.told(kind); c.Status == corev1.ConditionFalse && c.Message != "" && telling(c.Reason) {
+			return c, true
+		}
+	}
+	return cdiv1.DataVolumeCondition{}, false
+}
+
+// telling says whether a reason is trouble, and not a step that every disk takes.
+func telling(reason string) bool {
+	switch reason {
+	case "", cdi.ReasonPending, cdi.ReasonNotFound, cdi.ReasonCompleted, cdi.ReasonBound:
 		return false
 	default:
-		return c.Type != cdiv1.DataVolumeReady
+		return true
 	}
 }

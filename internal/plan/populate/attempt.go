@@ -8,7 +8,6 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"vmdisk.io/vmdisk/api/cdi"
-	"vmdisk.io/vmdisk/api/v1alpha1"
 	"vmdisk.io/vmdisk/internal/action"
 	"vmdisk.io/vmdisk/internal/job"
 	"vmdisk.io/vmdisk/internal/plan/cause"
@@ -25,7 +24,7 @@ func remember(f *flow) *verdict {
 		if result.Outcome == job.Succeeded && !f.populated() {
 			f.do(f.mark())
 		}
-		f.do(action.Annotate{Object: f.DataVolume, Annotations: map[string]string{v1alpha1.MemoryAnnotation: f.memory.encode()}})
+		f.do(f.note())
 	}
 	keep := result.Outcome == job.Succeeded && f.DataVolume.Annotations[cdi.RetainAfterCompletion] == "true"
 	if f.Worker.DeletionTimestamp == nil && !keep {
@@ -68,6 +67,9 @@ func wanted(f *flow) *verdict {
 		return nil
 	}
 	b := f.boundCondition()
+	if b.reason != cdi.ReasonPending { // a consumer has come, and its volume can't be made
+		return &verdict{phase: cdiv1.WaitForFirstConsumer, bound: b}
+	}
 	b.message = fmt.Sprintf("PVC %s Pending: StorageClass %s makes its volume when the first pod or virtual machine uses it", f.Claim.Name, f.volume.Class.Name)
 	return &verdict{phase: cdiv1.WaitForFirstConsumer, bound: b}
 }
@@ -119,7 +121,9 @@ func started(f *flow) *verdict {
 		f.refuse(v, &v.running, "the worker", cdi.ReasonErrStartingPod)
 		return v
 	}
-	f.do(action.Create{Object: newWorker(f.World, f.volume, f.memory.Attempts+1)})
+	// What was seen may be old: the pod's end may be seen before the memory of it. Noting the memory once more fails then, and nothing is
+	// started; without that, a disk that has just been filled could be written over.
+	f.do(f.note(), action.Create{Object: newWorker(f.World, f.volume, f.memory.Attempts+1)})
 	return v
 }
 

@@ -8,6 +8,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"vmdisk.io/vmdisk/api/cdi"
+	"vmdisk.io/vmdisk/api/v1alpha1"
 	"vmdisk.io/vmdisk/internal/action"
 	"vmdisk.io/vmdisk/internal/plan/cause"
 	"vmdisk.io/vmdisk/internal/plan/volume"
@@ -83,6 +84,11 @@ func (f *flow) mark() action.Action {
 		marks[cdi.Preallocation] = "true"
 	}
 	return action.Annotate{Object: f.Claim, Annotations: marks}
+}
+
+// note writes the memory down, if the DataVolume is still as it was observed.
+func (f *flow) note() action.Action {
+	return action.Annotate{Object: f.DataVolume, Annotations: map[string]string{v1alpha1.MemoryAnnotation: f.memory.encode()}}
 }
 
 // until is how long it is until a time; 0 once it has come.

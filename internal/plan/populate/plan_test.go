@@ -14,7 +14,9 @@ import (
 
 	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/api/v1alpha1"
+	"vmdisk.io/vmdisk/internal/action"
 	"vmdisk.io/vmdisk/internal/job"
+	"vmdisk.io/vmdisk/internal/plan/volume"
 	"vmdisk.io/vmdisk/internal/pod"
 )
 
@@ -118,6 +120,14 @@ func TestEveryWaitHasItsReason(t *testing.T) {
 				warn(s, "claim", "ProvisioningFailed", `failed to provision volume with StorageClass "replicated": rpc error: code = ResourceExhausted desc = no room on node-a`)
 			},
 			said{cdiv1.Pending, cdiv1.DataVolumeBound, "False", "ProvisioningFailed", "PVC web-root Pending: the storage driver could not make the volume: no room on node-a", ""},
+		},
+		"a consumer has come, and the provisioner has no room": {
+			nil, func(s *sim) {
+				s.world.Cluster = volume.Cluster{Classes: []storagev1.StorageClass{waitingClass}, Profiles: profilesOf([]storagev1.StorageClass{waitingClass})}
+				s.settle()
+				warn(s, "claim", "ProvisioningFailed", `failed to provision volume with StorageClass "local": rpc error: code = ResourceExhausted desc = no room on node-a`)
+			},
+			said{cdiv1.WaitForFirstConsumer, cdiv1.DataVolumeBound, "False", "ProvisioningFailed", "PVC web-root Pending: the storage driver could not make the volume: no room on node-a", ""},
 		},
 		"a node asks a moment too early": {
 			nil, func(s *sim) {
@@ -299,5 +309,26 @@ func TestWhatKeepsAWorkerFromRunningIsAnEvent(t *testing.T) {
 	const line = `  event   Warning ErrStartingPod: the API server refused the worker: admission webhook "policy" denied the request: no`
 	if n := strings.Count(s.log.String(), line); n != 1 {
 		t.Errorf("the refusal is told %d times, want once:\n%s", n, s.log.String())
+	}
+}
+
+// TestAnOldViewStartsNoWorker shows the DataVolume and claim as they were before the worker's end was noted on them, and the pod as gone
+// already. The first action must be one that the API server refuses on an old DataVolume, so that none follows.
+func TestAnOldViewStartsNoWorker(t *testing.T) {
+	s := newSim(dataVolume(nil), immediateClass)
+	s.settle()
+	s.bind()
+	s.settle()
+	old := s.world
+	s.end(job.Result{Outcome: job.Succeeded})
+	s.settle()
+	old.Worker = nil
+	actions := Plan(old, s.now).Actions
+	note, ok := actions[0].(action.Annotate)
+	if !ok || note.Object != action.Object(old.DataVolume) {
+		t.Errorf("the first action is %v, want one that needs the DataVolume to be as it was observed", actions[0])
+	}
+	if s.world.DataVolume.Annotations[v1alpha1.MemoryAnnotation] == old.DataVolume.Annotations[v1alpha1.MemoryAnnotation] {
+		t.Error("the worker's end was not noted on the DataVolume, so that an old one can't be told from a new one")
 	}
 }

@@ -61,15 +61,16 @@ func profilesOf(classes []storagev1.StorageClass) []cdiv1.StorageProfile {
 func (s *sim) settle() {
 	for range 20 {
 		before := s.snapshot()
-		s.reconcile()
-		if s.snapshot() == before {
+		died := s.reconcile()
+		if s.snapshot() == before && !died { // a restarted controller looks at everything again
 			return
 		}
 	}
 	panic("the controller never comes to rest")
 }
 
-func (s *sim) reconcile() {
+// reconcile is one pass, and says whether the controller died in it.
+func (s *sim) reconcile() bool {
 	s.world.Refusal = nil
 	d := Plan(s.world, s.now)
 	for _, a := range d.Actions {
@@ -80,7 +81,7 @@ func (s *sim) reconcile() {
 			break
 		}
 		if s.acted++; s.acted == s.crashAt {
-			return // dead: no further action, no status, no events
+			return true // no further action, no status, no events
 		}
 	}
 	for _, e := range d.Events {
@@ -92,6 +93,7 @@ func (s *sim) reconcile() {
 	if line := statusLine(d.Status); line != statusLine(old) {
 		s.printf("  status  %s", line)
 	}
+	return false
 }
 
 func (s *sim) do(a action.Action) *action.Refusal {

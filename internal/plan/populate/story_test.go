@@ -190,6 +190,31 @@ func TestKubeVirtNeverStartsEarly(t *testing.T) {
 	}
 }
 
+// TestKubeVirtBringsTheConsumer follows a disk that rests for it: KubeVirt's temporary pod comes exactly while it rests, the machine at the end.
+func TestKubeVirtBringsTheConsumer(t *testing.T) {
+	type asked struct{ TemporaryPod, Machine bool }
+	m := newSim(dataVolume(nil), waitingClass)
+	var got []asked
+	for _, happens := range []func(*sim){created, binds, half, succeeds, goes} {
+		happens(m)
+		m.settle()
+		get := func(string, string) (*cdiv1.DataVolume, error) { return m.world.DataVolume, nil }
+		waits, err := cdiv1.IsWaitForFirstConsumerBeforePopulating(m.world.Claim, get)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready, err := cdiv1.IsSucceededOrPendingPopulation(m.world.Claim, get)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, asked{waits, ready})
+	}
+	want := []asked{{TemporaryPod: true}, {}, {}, {Machine: true}, {Machine: true}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func starts(t *testing.T, m *sim, what string) {
 	t.Helper()
 	if m.world.Claim == nil {

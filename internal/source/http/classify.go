@@ -8,48 +8,62 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
-	"strconv"
-	"strings"
 	"syscall"
-	"time"
 
 	"vmdisk.io/vmdisk/internal/source"
 )
 
+// texts are the parts of messages that depend on who reads them, and on what was given.
+type texts struct {
+	advice  Advice
+	trusted authorities
+}
+
 // classify turns a request's or body's error into a *source.Error. from is the URL in messages.
-func classify(err error, from string, advice Advice) *source.Error {
+func (t texts) classify(err error, from string) *source.Error {
 	var e *source.Error
 	if errors.As(err, &e) {
+		return e
+	}
+	if e := classifyProxy(err); e != nil {
 		return e
 	}
 	if e := classifyDial(err); e != nil {
 		return e
 	}
-	if e := classifyTLS(err, from, advice); e != nil {
+	if e := t.classifyTLS(err, from); e != nil {
 		return e
 	}
-	var redirect *redirectError
 	var timeout net.Error
 	switch {
-	case errors.As(err, &redirect):
-		return &source.Error{Reason: source.TooManyRedirects, Permanent: true, Err: err, Message: fmt.Sprintf("more than %d redirects from %s, the last to %s", maxRedirects, redact(redirect.first), redact(redirect.last))}
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return &source.Error{Reason: source.Timeout, Err: err, Message: fmt.Sprintf("timed out waiting for an answer from %s", from)}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed):
 		return &source.Error{Reason: source.ConnectionReset, Err: errors.New(err.Error()), Message: fmt.Sprintf("the connection broke while reading from %s", from)}
 	default:
-		return &source.Error{Reason: source.BadAnswer, Err: err, Message: fmt.Sprintf("no usable answer from %s: %v", from, inner(err))}
+		return &source.Error{Reason: source.BadAnswer, Err: err, Message: fmt.Sprintf("no usable answer from %s: %v", from, err)}
 	}
 }
 
-// inner is the error inside a *url.Error, whose own text has the whole URL.
-func inner(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
+// classifyProxy knows the errors of a proxy that doesn't connect us, or answers nil.
+func classifyProxy(err error) *source.Error {
+	var refused *proxyError
+	var way *net.OpError
+	switch {
+	case errors.As(err, &refused):
+		e := &source.Error{Reason: source.ProxyRefused, Err: err, Message: refused.Error() + " instead of connecting; check the proxy's address, user and password, and whether it allows the host"}
+		e.Permanent = refused.status >= 400 && refused.status < 500 && refused.status != http.StatusTooManyRequests && refused.status != http.StatusRequestTimeout
+		return e
+	case errors.As(err, &way) && way.Op == "proxyconnect":
+		e := classifyDial(way.Err)
+		if e == nil {
+			e = &source.Error{Reason: source.Unreachable, Err: err, Message: way.Err.Error()}
+		}
+		e.Message = "the proxy can't be reached: " + e.Message
+		return e
+	default:
+		return nil
 	}
-	return err
 }
 
 // classifyDial knows the errors of getting a connection, or answers nil.
@@ -85,7 +99,7 @@ func classifyDial(err error) *source.Error {
 }
 
 // classifyTLS knows the errors of a TLS handshake, or answers nil.
-func classifyTLS(err error, from string, advice Advice) *source.Error {
+func (t texts) classifyTLS(err error, from string) *source.Error {
 	var (
 		verification *tls.CertificateVerificationError
 		authority    x509.UnknownAuthorityError
@@ -96,7 +110,7 @@ func classifyTLS(err error, from string, advice Advice) *source.Error {
 	)
 	switch {
 	case errors.As(err, &authority):
-		return &source.Error{Reason: source.CertificateInvalid, Permanent: true, Err: err, Message: fmt.Sprintf("the certificate of %s is signed by an unknown authority: %s", from, advice.Authority)}
+		return &source.Error{Reason: source.CertificateInvalid, Permanent: true, Err: err, Message: fmt.Sprintf("the certificate of %s is signed by an unknown authority, %s (trusted are %s): %s", from, issuer(err), t.trusted, t.advice.Authority)}
 	case errors.As(err, &hostname):
 		return &source.Error{Reason: source.CertificateInvalid, Permanent: true, Err: err, Message: fmt.Sprintf("the certificate of %s is for another host: %v", from, hostname)}
 	case errors.As(err, &invalid):
@@ -112,56 +126,12 @@ func classifyTLS(err error, from string, advice Advice) *source.Error {
 	}
 }
 
-// classifyStatus is the error of an answer with another status than the one asked for.
-func classifyStatus(r *http.Response, advice Advice) *source.Error {
-	from := redact(r.Request.URL)
-	e := &source.Error{
-		Message:    fmt.Sprintf("%s from %s", statusText(r), from),
-		RetryAfter: retryAfter(r.Header.Get("Retry-After"), time.Now()),
+// issuer says who signed the certificate that a server has shown.
+func issuer(err error) string {
+	var verification *tls.CertificateVerificationError
+	if !errors.As(err, &verification) || len(verification.UnverifiedCertificates) == 0 {
+		return "which it doesn't name"
 	}
-	switch code := r.StatusCode; {
-	case code == http.StatusNotFound:
-		e.Reason, e.Permanent = source.NotFound, true
-	case code == http.StatusGone:
-		e.Reason, e.Permanent = source.Gone, true
-	case code == http.StatusUnauthorized:
-		e.Reason, e.Permanent = source.Unauthorized, true
-		e.Message += ": the server wants a user and password; " + advice.Credentials
-	case code == http.StatusForbidden:
-		e.Reason, e.Permanent = source.Forbidden, true
-	case code == http.StatusProxyAuthRequired:
-		e.Reason, e.Permanent = source.ProxyRefused, true
-	case code == http.StatusRequestTimeout:
-		e.Reason = source.Timeout
-	case code == http.StatusTooManyRequests:
-		e.Reason = source.TooManyRequests
-	case code >= 500:
-		e.Reason = source.ServerError
-	default:
-		e.Reason, e.Permanent = source.UnexpectedStatus, true
-	}
-	return e
-}
-
-// statusText is "404 Not Found", by the standard's words and not the server's.
-func statusText(r *http.Response) string {
-	if text := http.StatusText(r.StatusCode); text != "" {
-		return fmt.Sprintf("%d %s", r.StatusCode, text)
-	}
-	return fmt.Sprintf("status %d", r.StatusCode)
-}
-
-// maxRetryAfter bounds what a server can ask for.
-const maxRetryAfter = 24 * time.Hour
-
-// retryAfter reads a Retry-After header: seconds or a date (RFC 9110, section 10.2.3).
-func retryAfter(value string, now time.Time) time.Duration {
-	value = strings.TrimSpace(value)
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
-	}
-	if t, err := http.ParseTime(value); err == nil && t.After(now) {
-		return min(t.Sub(now), maxRetryAfter)
-	}
-	return 0
+	chain := verification.UnverifiedCertificates
+	return fmt.Sprintf("%q", readable(chain[len(chain)-1].Issuer.String(), nil))
 }

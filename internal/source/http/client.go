@@ -7,21 +7,27 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 )
 
-// maxRedirects is how many redirects are followed for one request.
-const maxRedirects = 10
+const (
+	// receiveBuffer is the size in bytes of the reads that an answer's body is taken with.
+	receiveBuffer = 256 << 10
+	// maxHeaderBytes bounds the header of an answer.
+	maxHeaderBytes = 256 << 10
+)
 
-// receiveBuffer is the size in bytes of the reads that an answer's body is taken with.
-const receiveBuffer = 256 << 10
-
-// newClient makes a client that keeps what is secret to the first URL's origin, and that says in its errors where it
-// could not connect to.
-func newClient(o Options, config *tls.Config) *http.Client {
+// newTransports makes the transport for one request at a time, and the one for more of them at once, each of which has
+// a connection of its own, which requests of HTTP/2 would share. Their errors say where they could not connect to.
+func newTransports(o Options, config *tls.Config) (one, more *http.Transport) {
 	dialer := &net.Dialer{Timeout: o.Timeouts.Connect}
-	transport := &http.Transport{
+	one = &http.Transport{
 		Proxy: func(r *http.Request) (*url.URL, error) { return o.Proxy(r.URL) },
+		OnProxyConnectResponse: func(_ context.Context, proxy *url.URL, _ *http.Request, r *http.Response) error {
+			if r.StatusCode != http.StatusOK {
+				return &proxyError{proxy: proxy.Host, status: r.StatusCode}
+			}
+			return nil
+		},
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, network, address)
 			if err != nil {
@@ -29,15 +35,21 @@ func newClient(o Options, config *tls.Config) *http.Client {
 			}
 			return conn, nil
 		},
-		TLSClientConfig:       config,
-		TLSHandshakeTimeout:   o.Timeouts.Handshake,
-		ResponseHeaderTimeout: o.Timeouts.Idle,
-		ForceAttemptHTTP2:     true,
-		DisableCompression:    true, // the bytes as served are what is hashed
-		ReadBufferSize:        receiveBuffer,
-		MaxIdleConnsPerHost:   2,
+		TLSClientConfig:        config,
+		TLSHandshakeTimeout:    o.Timeouts.Handshake,
+		ResponseHeaderTimeout:  o.Timeouts.Idle,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // the bytes as served are what is hashed
+		ReadBufferSize:         receiveBuffer,
+		MaxIdleConnsPerHost:    2,
 	}
-	return &http.Client{Transport: transport, CheckRedirect: checkRedirect}
+	more = one.Clone()
+	more.ForceAttemptHTTP2 = false
+	more.Protocols = &http.Protocols{}
+	more.Protocols.SetHTTP1(true)
+	more.MaxIdleConnsPerHost = o.Connections
+	return one, more
 }
 
 // dialError says which address could not be connected to.
@@ -49,52 +61,12 @@ type dialError struct {
 func (e *dialError) Error() string { return fmt.Sprintf("connect to %s: %v", e.address, e.err) }
 func (e *dialError) Unwrap() error { return e.err }
 
-// redirectError ends a chain of redirects.
-type redirectError struct{ first, last *url.URL }
-
-func (e *redirectError) Error() string { return fmt.Sprintf("more than %d redirects", maxRedirects) }
-
-// checkRedirect bounds the redirects, and strips what is meant for the first origin from a request to another one. Once
-// a chain has left the origin, nothing secret is sent any more, not even when it comes back: it was not the user who
-// chose that URL.
-func checkRedirect(r *http.Request, via []*http.Request) error {
-	if len(via) > maxRedirects {
-		return &redirectError{first: via[0].URL, last: r.URL}
-	}
-	for _, earlier := range append(via[1:len(via):len(via)], r) {
-		if !sameOrigin(via[0].URL, earlier.URL) {
-			keep := http.Header{}
-			for _, name := range []string{"Range", "If-Range", "Accept-Encoding", "User-Agent"} {
-				if v := r.Header.Values(name); len(v) > 0 {
-					keep[name] = v
-				}
-			}
-			r.Header = keep
-			return nil
-		}
-	}
-	return nil
+// proxyError says that a proxy doesn't connect us.
+type proxyError struct {
+	proxy  string // its host and port
+	status int
 }
 
-// sameOrigin reports whether b may be told what is meant for a: the same host and port, or the https side of the same
-// host where both have their default ports.
-func sameOrigin(a, b *url.URL) bool {
-	if !strings.EqualFold(a.Hostname(), b.Hostname()) {
-		return false
-	}
-	if a.Scheme == b.Scheme {
-		return port(a) == port(b)
-	}
-	return a.Scheme == "http" && b.Scheme == "https" && port(a) == "80" && port(b) == "443"
-}
-
-func port(u *url.URL) string {
-	switch {
-	case u.Port() != "":
-		return u.Port()
-	case u.Scheme == "https":
-		return "443"
-	default:
-		return "80"
-	}
+func (e *proxyError) Error() string {
+	return fmt.Sprintf("the proxy %s answered %s", e.proxy, statusText(e.status))
 }

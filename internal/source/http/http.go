@@ -1,13 +1,21 @@
 // Package http reads objects behind http and https URLs from the servers that exist: with and without range requests,
 // HEAD, lengths, validators; behind redirects, proxies and certificate authorities of one's own.
 //
-// It never sends HEAD: the first answer to a GET tells all that there is to know, and is the first reader's.
+// It never sends HEAD: the first answer to a GET tells all that there is to know, and is the first reader's. Redirects
+// are followed once; what they led to is asked from then on, until it fails.
+//
+// Where the server has ranges and names the object's version, a broken connection is continued, and an object that is
+// read to its end is read over several connections, as far as more of them bring more (see pace). Elsewhere there is
+// one stream, and when that breaks, the whole attempt has failed.
+//
+// The object is its bytes as they are served, as a plain curl would store them, and a checksum is over these. A
+// Content-Encoding that is also a file's wrapper (gzip, zstd) is therefore left to whoever detects the format; one that
+// couldn't be detected is refused.
 package http
 
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -37,6 +45,10 @@ type Options struct {
 	// Head is how many bytes the first request asks for; 0: all of them. Where only a part of a large object will be
 	// read, a small Head keeps the server from sending what nobody takes.
 	Head int64
+	// Connections is how many are used at once at most, to read one object to its end; default 4.
+	Connections int
+	// WindowBytes bounds the memory that they may read ahead into; default 16 MiB. One connection needs none.
+	WindowBytes int64
 	// Advice is what messages tell the reader to do; an empty field means its default.
 	Advice Advice
 	// Proxy chooses a proxy by the request's URL. The default reads HTTP_PROXY, HTTPS_PROXY and NO_PROXY, in upper or
@@ -87,6 +99,11 @@ func (a Advice) withDefaults() Advice {
 	return a
 }
 
+const (
+	defaultConnections = 4
+	defaultWindowBytes = 16 << 20
+)
+
 // New checks the options and makes a source. Nothing is sent yet.
 func New(o Options) (source.Source, error) {
 	u, err := parseURL(o.URL)
@@ -97,7 +114,7 @@ func New(o Options) (source.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, err := certPool(o.CAs)
+	trusted, err := newAuthorities(o.CAs)
 	if err != nil {
 		return nil, err
 	}
@@ -108,13 +125,23 @@ func New(o Options) (source.Source, error) {
 	if o.Proxy == nil {
 		o.Proxy = httpproxy.FromEnvironment().ProxyFunc()
 	}
+	if o.Connections <= 0 {
+		o.Connections = defaultConnections
+	}
+	if o.WindowBytes <= 0 {
+		o.WindowBytes = defaultWindowBytes
+	}
 	if o.User == "" && u.User != nil {
 		o.User = u.User.Username()
 		o.Password, _ = u.User.Password() // without one it is empty
 	}
 	u.User = nil // else it would be sent wherever a redirect leads back to
-	s := &httpSource{url: u, header: header, user: o.User, password: o.Password, timeouts: o.Timeouts, advice: o.Advice.withDefaults(), pause: o.Pause, head: o.Head}
-	s.client = newClient(o, &tls.Config{RootCAs: pool, InsecureSkipVerify: o.InsecureSkipVerify}) // the user asks for it
+	s := &httpSource{
+		url: u, header: header, user: strings.TrimSpace(o.User), password: strings.TrimSpace(o.Password),
+		timeouts: o.Timeouts, texts: texts{advice: o.Advice.withDefaults(), trusted: trusted},
+		pause: o.Pause, now: time.Now, head: o.Head, windowBytes: o.WindowBytes, pace: newPace(o.Connections),
+	}
+	s.client, s.more = newTransports(o, &tls.Config{RootCAs: trusted.pool, InsecureSkipVerify: o.InsecureSkipVerify}) // the user asks for it
 	return s, nil
 }
 
@@ -161,18 +188,4 @@ func parseHeaders(lines []string) (http.Header, error) {
 		h.Add(name, value)
 	}
 	return h, nil
-}
-
-// certPool is the system's authorities and those of the bundles.
-func certPool(bundles map[string][]byte) (*x509.CertPool, error) {
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		return nil, fmt.Errorf("load the system's certificate authorities: %w", err)
-	}
-	for name, pem := range bundles {
-		if !pool.AppendCertsFromPEM(pem) {
-			return nil, &source.Error{Reason: source.InvalidCA, Permanent: true, Message: fmt.Sprintf("%q holds no certificate in PEM form", name)}
-		}
-	}
-	return pool, nil
 }

@@ -3,13 +3,12 @@ package http_test
 import (
 	"bytes"
 	"context"
-	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
-	"net"
 	nethttp "net/http"
-	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,12 +58,16 @@ func readAll(ctx context.Context, s source.Source) (source.Description, []byte, 
 
 func TestHTTPIsASource(t *testing.T) {
 	for name, b := range map[string]sourcetest.Behaviour{
-		"a server that does everything right":     {},
-		"a server without ranges":                 {NoRange: true},
-		"a server without validators":             {NoValidator: true},
-		"a server with Last-Modified only":        {LastModified: true},
-		"a server that sends no length":           {NoRange: true, Chunked: true},
-		"a server that cuts the first connection": {CutAfter: 100_000, Cuts: 1},
+		"a server that does everything right":                     {},
+		"a server without ranges":                                 {NoRange: true},
+		"a server without validators":                             {NoValidator: true},
+		"a server with Last-Modified only":                        {LastModified: true},
+		"a server that sends no length":                           {NoRange: true, Chunked: true},
+		"a server that cuts the first connection":                 {CutAfter: 100_000, Cuts: 1},
+		"a server that sends shorter parts":                       {MaxPart: 70_000},
+		"a server whose tags are weak":                            {WeakETag: true},
+		"a server that answers a range of everything without one": {WholeAs200: true},
+		"a server that has no ranges and says that it has":        {NoRange: true, ClaimRanges: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sourcetest.Suite(t, func(t *testing.T, content []byte) source.Source {
@@ -102,6 +105,21 @@ func TestDescribe(t *testing.T) {
 			want:      source.Description{Length: size},
 			requests:  []string{"GET bytes=0-"},
 		},
+		"a tag that is weak doesn't tell that either": {
+			behaviour: sourcetest.Behaviour{WeakETag: true},
+			want:      source.Description{Length: size, Validator: `W/"1"`},
+			requests:  []string{"GET bytes=0-"},
+		},
+		"a server that says that it has ranges, but sends none, is tried": {
+			behaviour: sourcetest.Behaviour{WholeAs200: true},
+			want:      source.Description{Length: size, Ranges: true, Validator: `"1"`},
+			requests:  []string{"GET bytes=0-", "GET bytes=3199999-3199999"},
+		},
+		"and not believed": {
+			behaviour: sourcetest.Behaviour{NoRange: true, ClaimRanges: true},
+			want:      source.Description{Length: size, Validator: `"1"`},
+			requests:  []string{"GET bytes=0-", "GET bytes=3199999-3199999"},
+		},
 		"a server that sends no length": {
 			behaviour: sourcetest.Behaviour{NoRange: true, Chunked: true},
 			want:      source.Description{Length: source.Unknown, Validator: `"1"`},
@@ -130,74 +148,6 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-func TestABrokenConnectionIsMended(t *testing.T) {
-	tests := map[string]struct {
-		behaviour sourcetest.Behaviour
-		want      *source.Error // nil: everything is read
-		requests  int
-	}{
-		"as often as it makes progress": {
-			behaviour: sourcetest.Behaviour{CutAfter: 1<<20 + 1},
-			requests:  4,
-		},
-		"by Last-Modified": {
-			behaviour: sourcetest.Behaviour{CutAfter: 1 << 21, LastModified: true},
-			requests:  2,
-		},
-		"over a server that is busy for a while": {
-			behaviour: sourcetest.Behaviour{CutAfter: 1 << 20, Cuts: 1, Status: []int{0, 503, 429}},
-			requests:  4,
-		},
-		"but not for ever": {
-			behaviour: sourcetest.Behaviour{CutAfter: 1000},
-			want:      &source.Error{Reason: source.ConnectionReset, Message: "the connection broke while reading from $URL (after 6000 of 3200000 bytes; 5 tries to continue did not help)"},
-			requests:  6,
-		},
-		"but not with another object": {
-			behaviour: sourcetest.Behaviour{CutAfter: 1 << 20, ChangeAfter: 1},
-			want:      &source.Error{Reason: source.Changed, Message: "$URL changed while it was being read; the next attempt begins again"},
-			requests:  2,
-		},
-		"but not with another object from a server that ignores If-Range": {
-			behaviour: sourcetest.Behaviour{CutAfter: 1 << 20, ChangeAfter: 1, IgnoreIfRange: true},
-			want:      &source.Error{Reason: source.Changed, Message: "$URL changed while it was being read; the next attempt begins again"},
-			requests:  2,
-		},
-		"but not where the server has no ranges": {
-			behaviour: sourcetest.Behaviour{CutAfter: 1 << 20, NoRange: true},
-			want:      &source.Error{Reason: source.ConnectionReset, Message: "the connection broke while reading from $URL (after 1048576 of 3200000 bytes; the server can't continue where it stopped)"},
-			requests:  1,
-		},
-		"but not where a chunked answer was cut": {
-			behaviour: sourcetest.Behaviour{CutAfter: 1 << 20, NoRange: true, Chunked: true},
-			want:      &source.Error{Reason: source.ConnectionReset, Message: "the connection broke while reading from $URL (after 1048576 bytes; the server can't continue where it stopped)"},
-			requests:  1,
-		},
-		"but not where the object is gone": {
-			behaviour: sourcetest.Behaviour{CutAfter: 1 << 20, Status: []int{0, 404}},
-			want:      &source.Error{Reason: source.NotFound, Permanent: true, Message: "404 Not Found from $URL"},
-			requests:  2,
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			test.behaviour.Content = content
-			server := sourcetest.Serve(t, test.behaviour)
-			_, b, err := readAll(t.Context(), open(t, http.Options{URL: server.URL}))
-			requireError(t, err, test.want, server.URL)
-			if test.want == nil && !bytes.Equal(b, content) {
-				t.Error("not the content")
-			}
-			if !bytes.HasPrefix(content, b) {
-				t.Error("what was read before the error is not the content")
-			}
-			if got := len(server.Requests()); got != test.requests {
-				t.Errorf("%d requests, want %d: %q", got, test.requests, server.Requests())
-			}
-		})
-	}
-}
-
 // requireError compares all of an error but its cause. In want's message, $URL stands for the server's.
 func requireError(t *testing.T, err error, want *source.Error, at string) {
 	t.Helper()
@@ -220,171 +170,97 @@ func requireError(t *testing.T, err error, want *source.Error, at string) {
 	}
 }
 
-func TestAStalledServerIsGivenUp(t *testing.T) {
-	server := sourcetest.Serve(t, sourcetest.Behaviour{Content: content, StallAfter: 1 << 20, NoRange: true})
-	_, _, err := readAll(t.Context(), open(t, http.Options{URL: server.URL, Timeouts: http.Timeouts{Idle: 50 * time.Millisecond}}))
-	requireError(t, err, &source.Error{
-		Reason:  source.Timeout,
-		Message: "no bytes came from $URL for 50ms (after 1048576 of 3200000 bytes; the server can't continue where it stopped)",
-	}, server.URL)
+func TestOnlyTheHeadIsAskedForAtFirst(t *testing.T) {
+	server := sourcetest.Serve(t, sourcetest.Behaviour{Content: content})
+	s := open(t, http.Options{URL: server.URL, Head: 1000})
+	d, err := s.Describe(t.Context())
+	if err != nil || d.Length != int64(len(content)) || !d.Ranges {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	for _, part := range [][2]int{{0, 1000}, {5000, 6000}} {
+		got := make([]byte, part[1]-part[0])
+		if _, err := (source.ReaderAt{Context: t.Context(), Source: s}).ReadAt(got, int64(part[0])); err != nil || !bytes.Equal(got, content[part[0]:part[1]]) {
+			t.Errorf("%v: %v", part, err)
+		}
+	}
+	if diff := cmp.Diff([]string{"GET bytes=0-999", "GET bytes=5000-5999"}, server.Requests()); diff != "" {
+		t.Error(diff)
+	}
+	if server.Sent() != 2000 {
+		t.Errorf("the server sent %d bytes", server.Sent())
+	}
 }
 
-func TestStatusesAreNamed(t *testing.T) {
-	tests := map[int]source.Error{
-		401: {Reason: source.Unauthorized, Permanent: true, Message: "401 Unauthorized from $URL/disk.img: the server wants a user and password; check the Secret that secretRef names"},
-		403: {Reason: source.Forbidden, Permanent: true, Message: "403 Forbidden from $URL/disk.img"},
-		404: {Reason: source.NotFound, Permanent: true, Message: "404 Not Found from $URL/disk.img"},
-		410: {Reason: source.Gone, Permanent: true, Message: "410 Gone from $URL/disk.img"},
-		418: {Reason: source.UnexpectedStatus, Permanent: true, Message: "418 I'm a teapot from $URL/disk.img"},
-		429: {Reason: source.TooManyRequests, Message: "429 Too Many Requests from $URL/disk.img", RetryAfter: 7 * time.Second},
-		204: {Reason: source.UnexpectedStatus, Permanent: true, Message: "204 No Content from $URL/disk.img"},
-		500: {Reason: source.ServerError, Message: "500 Internal Server Error from $URL/disk.img", RetryAfter: 7 * time.Second},
-		503: {Reason: source.ServerError, Message: "503 Service Unavailable from $URL/disk.img", RetryAfter: 7 * time.Second},
+func TestAHeadIsTheBeginningOfAllWhereAllIsRead(t *testing.T) {
+	server := sourcetest.Serve(t, sourcetest.Behaviour{Content: content})
+	if _, b, err := readAll(t.Context(), open(t, http.Options{URL: server.URL, Head: 1000})); err != nil || !bytes.Equal(b, content) {
+		t.Errorf("%d bytes, %v", len(b), err)
 	}
-	for status, want := range tests {
-		t.Run(nethttp.StatusText(status), func(t *testing.T) {
-			b := sourcetest.Behaviour{Status: []int{status}, Header: nethttp.Header{}}
-			if want.RetryAfter > 0 {
-				b.Header.Set("Retry-After", "7")
+	if diff := cmp.Diff([]string{"GET bytes=0-999", "GET bytes=1000-3199999"}, server.Requests()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	for name, b := range map[string]sourcetest.Behaviour{"with lengths": {}, "in chunks": {Chunked: true}} {
+		t.Run(name, func(t *testing.T) {
+			var clients []string
+			b.Content = content
+			b.Check = func(r *nethttp.Request) int {
+				if !slices.Contains(clients, r.RemoteAddr) {
+					clients = append(clients, r.RemoteAddr)
+				}
+				return 0
 			}
 			server := sourcetest.Serve(t, b)
-			u := strings.Replace(server.URL, "://", "://user:pw@", 1) + "/disk.img?token=secret#there"
-			_, err := open(t, http.Options{URL: u}).Describe(t.Context())
-			requireError(t, err, &want, server.URL)
-		})
-	}
-}
-
-func TestConnectionsThatFailAreNamed(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	plain := sourcetest.Serve(t, sourcetest.Behaviour{Content: content})
-	secure := sourcetest.ServeTLS(t, sourcetest.Behaviour{Content: content})
-	tests := map[string]struct {
-		url  string
-		want source.Error
-	}{
-		"a host that doesn't exist": {
-			"http://does-not-exist.invalid/disk.img",
-			source.Error{Reason: source.NoSuchHost, Message: `no such host "does-not-exist.invalid"`},
-		},
-		"a port where nothing listens": {
-			"http://" + closed + "/disk.img",
-			source.Error{Reason: source.ConnectionRefused, Message: "connection refused by " + closed + "; nothing listens there, or a firewall or NetworkPolicy rejects it"},
-		},
-		"a certificate of an unknown authority": {
-			secure.URL + "/disk.img",
-			source.Error{Reason: source.CertificateInvalid, Permanent: true, Message: "the certificate of " + secure.URL + "/disk.img is signed by an unknown authority: give that authority's certificate in certConfigMap"},
-		},
-		"TLS with a server that speaks plain http": {
-			strings.Replace(plain.URL, "http:", "https:", 1),
-			source.Error{Reason: source.TLSFailed, Permanent: true, Message: strings.Replace(plain.URL, "http:", "https:", 1) + " doesn't answer with TLS: the server there may speak plain http"},
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, err := open(t, http.Options{URL: test.url}).Describe(t.Context())
-			requireError(t, err, &test.want, "")
-		})
-	}
-}
-
-func TestABlockedConnectionSaysSo(t *testing.T) {
-	// What 192.0.2.1 (RFC 5737) does depends on the machine's network, so the time is up before it can do anything.
-	s := open(t, http.Options{URL: "http://192.0.2.1:81/disk.img", Timeouts: http.Timeouts{Connect: time.Nanosecond}})
-	_, err := s.Describe(t.Context())
-	requireError(t, err, &source.Error{Reason: source.Timeout, Message: "timed out connecting to 192.0.2.1:81; a firewall or NetworkPolicy may be blocking it"}, "")
-}
-
-func TestCertificates(t *testing.T) {
-	server := sourcetest.ServeTLS(t, sourcetest.Behaviour{Content: content})
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	for name, o := range map[string]http.Options{
-		"an authority of one's own": {CAs: map[string][]byte{"ca.crt": ca}},
-		"checks turned off":         {InsecureSkipVerify: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o.URL = server.URL
-			if _, b, err := readAll(t.Context(), open(t, o)); err != nil || !bytes.Equal(b, content) {
-				t.Errorf("%d bytes, %v", len(b), err)
+			s := open(t, http.Options{URL: server.URL, Head: 1000})
+			if _, err := s.Describe(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for at := range 20 {
+				if _, err := (source.ReaderAt{Context: t.Context(), Source: s}).ReadAt(make([]byte, 1000), int64(at)*1000); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(clients) != 1 {
+				t.Errorf("there were %d connections", len(clients))
 			}
 		})
 	}
 }
 
-func TestSecretsStayWithTheirOrigin(t *testing.T) {
-	type seen struct{ Authorization, Token, Range string }
-	var got []seen
-	look := func(r *nethttp.Request) int {
-		got = append(got, seen{r.Header.Get("Authorization"), r.Header.Get("X-Token"), r.Header.Get("Range")})
+func TestHTTP2(t *testing.T) {
+	versions := map[int]bool{}
+	server := sourcetest.ServeHTTP2(t, sourcetest.Behaviour{Content: content, Check: func(r *nethttp.Request) int {
+		versions[r.ProtoMajor] = true
 		return 0
-	}
-	object := sourcetest.Serve(t, sourcetest.Behaviour{Content: content, Check: look})
-	var back string // where the other origin redirects to
-	other := httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
-		look(r)
-		nethttp.Redirect(w, r, back, nethttp.StatusFound)
-	}))
-	defer other.Close()
-	first := httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
-		look(r)
-		switch r.URL.Path {
-		case "/here":
-			nethttp.Redirect(w, r, "/object", nethttp.StatusFound)
-		case "/there":
-			nethttp.Redirect(w, r, object.URL, nethttp.StatusFound)
-		case "/there-and-back":
-			nethttp.Redirect(w, r, other.URL, nethttp.StatusFound)
-		default:
-			nethttp.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
-		}
-	}))
-	defer first.Close()
-	back = first.URL + "/object"
-	all := seen{"Basic dXNlcjpwdw==", "t", "bytes=0-"}
-	none := seen{"", "", "bytes=0-"}
-	for path, want := range map[string][]seen{
-		"/here":           {all, all},
-		"/there":          {all, none},
-		"/there-and-back": {all, none, none},
-	} {
-		t.Run(path, func(t *testing.T) {
-			got = nil
-			s := open(t, http.Options{URL: first.URL + path, User: "user", Password: "pw", Headers: []string{"X-Token: t"}})
-			if _, b, err := readAll(t.Context(), s); err != nil || !bytes.Equal(b, content) {
-				t.Errorf("%d bytes, %v", len(b), err)
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
-func TestRedirectsEnd(t *testing.T) {
-	server := httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
-		nethttp.Redirect(w, r, "/again?token=secret", nethttp.StatusFound)
-	}))
-	defer server.Close()
-	_, err := open(t, http.Options{URL: server.URL + "/disk.img"}).Describe(t.Context())
-	requireError(t, err, &source.Error{Reason: source.TooManyRedirects, Permanent: true, Message: "more than 10 redirects from $URL/disk.img, the last to $URL/again"}, server.URL)
-}
-
-func TestAProxyIsUsed(t *testing.T) {
-	proxy := sourcetest.Serve(t, sourcetest.Behaviour{Content: content})
-	u, err := url.Parse(proxy.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := open(t, http.Options{URL: "http://nowhere.invalid/disk.img", Proxy: func(*url.URL) (*url.URL, error) { return u, nil }})
+	}})
+	s := open(t, http.Options{URL: server.URL, InsecureSkipVerify: true})
 	if _, b, err := readAll(t.Context(), s); err != nil || !bytes.Equal(b, content) {
 		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	if diff := cmp.Diff(map[int]bool{2: true}, versions); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestWhatIsServedIsWhatIsRead requires that a body is never decoded, and never stored where nobody could decode it.
+func TestWhatIsServedIsWhatIsRead(t *testing.T) {
+	for coding, refused := range map[string]bool{
+		"identity": false, "gzip": false, "x-gzip": false, "ZSTD": false, "": false, "aws-chunked, gzip": false,
+		"br": true, "deflate": true, "compress": true, "gzip, br": true, "exotic": true,
+	} {
+		t.Run(coding, func(t *testing.T) {
+			server := sourcetest.Serve(t, sourcetest.Behaviour{Content: content, Header: nethttp.Header{"Content-Encoding": {coding}}})
+			_, b, err := readAll(t.Context(), open(t, http.Options{URL: server.URL}))
+			if !refused {
+				if err != nil || !bytes.Equal(b, content) {
+					t.Errorf("%d bytes, %v", len(b), err)
+				}
+				return
+			}
+			requireError(t, err, &source.Error{Reason: source.BadAnswer, Permanent: true, Message: fmt.Sprintf("$URL is served with Content-Encoding %q, although it was asked for without: turn that off in the server for disk images", coding)}, server.URL)
+		})
 	}
 }
 
@@ -398,7 +274,7 @@ func TestOptionsWithoutSenseAreRefused(t *testing.T) {
 		"no URL":                         {http.Options{URL: "http://h:port\n/"}, source.Error{Reason: source.InvalidURL, Permanent: true, Message: "the URL can't be read: check it for spaces and characters that must be escaped"}},
 		"a header without a colon":       {http.Options{URL: "http://h", Headers: []string{"secret"}}, source.Error{Reason: source.InvalidHeader, Permanent: true, Message: `extra header 1 is not of the form "Name: value"`}},
 		"a header with a line break":     {http.Options{URL: "http://h", Headers: []string{"A: b\nC: d"}}, source.Error{Reason: source.InvalidHeader, Permanent: true, Message: `extra header "A" has a value with characters that no header can have, such as a line break`}},
-		"a bundle without a certificate": {http.Options{URL: "http://h", CAs: map[string][]byte{"ca.crt": []byte("no")}}, source.Error{Reason: source.InvalidCA, Permanent: true, Message: `"ca.crt" holds no certificate in PEM form`}},
+		"a bundle without a certificate": {http.Options{URL: "http://h", CAs: map[string][]byte{"ca.crt": []byte("no")}}, source.Error{Reason: source.InvalidCA, Permanent: true, Message: `there is no certificate in PEM form in "ca.crt"`}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -2,12 +2,12 @@ package http
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"vmdisk.io/vmdisk/internal/source"
@@ -18,66 +18,64 @@ const userAgent = "vmdisk"
 
 // httpSource implements source.Source.
 type httpSource struct {
-	client         *http.Client
-	url            *url.URL // without user
+	client, more   http.RoundTripper // for one request at a time, and for more beside it
+	url            *url.URL          // without user
 	header         http.Header
 	user, password string
 	timeouts       Timeouts
-	advice         Advice
+	texts          texts
 	pause          func(context.Context, time.Duration) error
+	now            func() time.Time
+	head           int64 // bytes of the first request; 0: all
+	windowBytes    int64
+	pace           pace // of each window, at its beginning
 
-	head int64 // bytes; 0: all
+	object object
+	first  *response // Describe's answer, until Open takes it
 
-	object   object
-	first    *response // Describe's answer, until Open takes it
-	firstEnd int64     // where it ends, in bytes, or source.Unknown
+	mu     sync.Mutex
+	pinned *place // where redirects have led to
 }
 
 // object is what is known of what the URL names.
 type object struct {
-	length    int64 // bytes, or source.Unknown
-	ranges    bool
-	validator validator
+	length  int64 // bytes, or source.Unknown
+	ranges  bool
+	version validator
 }
 
 // Describe implements source.Source. It asks for the whole object as a range, or for its first Head bytes, so that the
 // answer tells whether ranges are served, and keeps that answer for Open.
 func (s *httpSource) Describe(ctx context.Context) (source.Description, error) {
-	wanted := "bytes=0-"
+	wanted := "0-"
 	if s.head > 0 {
-		wanted = fmt.Sprintf("bytes=0-%d", s.head-1)
+		wanted = fmt.Sprintf("0-%d", s.head-1)
 	}
-	r, err := s.get(ctx, wanted, validator{})
+	r, err := s.get(ctx, request{bytes: wanted})
 	if err != nil {
 		return source.Description{}, err
 	}
-	if refusesRange(r.StatusCode) {
+	if refusesRange(r.StatusCode) || r.StatusCode == http.StatusPartialContent && !begins(r) {
 		r.close()
-		if r, err = s.get(ctx, "", validator{}); err != nil {
+		if r, err = s.get(ctx, request{}); err != nil {
 			return source.Description{}, err
 		}
 	}
-	s.object = object{length: source.Unknown, validator: readValidator(r.Header)}
-	s.firstEnd = source.Unknown
-	switch r.StatusCode {
-	case http.StatusPartialContent:
-		part, err := parseContentRange(r)
-		if err != nil || part.first != 0 || s.head == 0 && part.total != source.Unknown && part.last != part.total-1 {
-			r.close()
-			return source.Description{}, badAnswer(r, "it was asked for %s and answered with Content-Range %q", wanted, r.Header.Get("Content-Range"))
-		}
-		s.firstEnd = part.last + 1
-		s.object.length = part.total
-		s.object.ranges = part.total != source.Unknown && !s.object.validator.isZero()
-	case http.StatusOK:
-		s.object.length = max(r.ContentLength, source.Unknown)
-	default:
+	if s.object, err = s.examine(r); err != nil {
 		r.close()
-		return source.Description{}, classifyStatus(r.Response, s.advice)
+		return source.Description{}, err
 	}
 	s.first = r
+	if r.StatusCode == http.StatusOK && s.mayHaveRanges(r) {
+		s.object.ranges = true
+		last, err := s.ask(ctx, request{}, s.object.length-1, s.object.length)
+		if err == nil {
+			last.close()
+		}
+		s.object.ranges = err == nil
+	}
 	return source.Description{
-		Name: redact(s.url), Length: s.object.length, Ranges: s.object.ranges, Validator: s.object.validator.String(),
+		Name: redact(s.url), Length: s.object.length, Ranges: s.object.ranges, Validator: s.object.version.String(),
 	}, nil
 }
 
@@ -91,41 +89,86 @@ func refusesRange(status int) bool {
 	return false
 }
 
-// Open implements source.Source.
-func (s *httpSource) Open(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
-	b := &body{source: s, ctx: ctx, offset: offset, mendedAt: offset, end: s.object.length}
-	if length >= 0 {
-		b.end = offset + length
-		if s.object.length >= 0 {
-			b.end = min(b.end, s.object.length)
-		}
-	}
-	if offset == 0 && s.first != nil && s.firstServes(b.end) {
-		b.response, s.first = s.first, nil
-		return b, nil
-	}
-	if b.end >= 0 && offset >= b.end {
-		return b, nil // nothing to ask for
-	}
-	r, err := s.reopen(ctx, offset, b.end)
-	if err != nil {
-		return nil, err
-	}
-	b.response = r
-	return b, nil
+// begins reports whether a part is the beginning of an object of which all the rest can be asked for, or is all of it.
+func begins(r *response) bool {
+	part, err := parseContentRange(r.Header.Get("Content-Range"))
+	return err == nil && part.first == 0 && part.total != source.Unknown && (part.last == part.total-1 || readValidator(r.Header).strong())
 }
 
-// firstServes reports whether Describe's answer has the bytes up to end and not many more. Where the server has no
-// ranges there is no other way to get them.
-func (s *httpSource) firstServes(end int64) bool {
-	switch {
-	case s.head == 0:
-		return end == s.object.length || !s.object.ranges
-	case !s.object.ranges && s.firstEnd == source.Unknown:
-		return true
+// mayHaveRanges reports whether a server that answered a request for everything with no range, which is its right, says
+// that it has ranges.
+func (s *httpSource) mayHaveRanges(r *response) bool {
+	return strings.EqualFold(r.Header.Get("Accept-Ranges"), "bytes") && s.object.length > 0 && s.object.version.strong()
+}
+
+// examine reads the header of the first answer.
+func (s *httpSource) examine(r *response) (object, error) {
+	o := object{length: source.Unknown, version: readValidator(r.Header)}
+	switch r.StatusCode {
+	case http.StatusPartialContent:
+		part, err := parseContentRange(r.Header.Get("Content-Range"))
+		if err != nil || !begins(r) {
+			return o, s.badAnswer(r, "it was asked for everything and answered with Content-Range %q", r.Header.Get("Content-Range"))
+		}
+		o.length, o.ranges = part.total, o.version.strong()
+		r.until = part.last + 1
+		if r.ContentLength >= 0 && r.ContentLength != r.until {
+			return o, s.badAnswer(r, "its Content-Length is %d and its Content-Range %q", r.ContentLength, r.Header.Get("Content-Range"))
+		}
+	case http.StatusOK:
+		o.length = max(r.ContentLength, source.Unknown)
+		r.until = o.length
 	default:
-		return end >= 0 && end <= s.firstEnd
+		return o, s.refusal(r)
 	}
+	if coding := r.Header.Get("Content-Encoding"); !storable(coding) {
+		return o, &source.Error{Reason: source.BadAnswer, Permanent: true, Message: fmt.Sprintf("%s is served with Content-Encoding %q, although it was asked for without: turn that off in the server for disk images", redact(s.url), coding)}
+	}
+	return o, nil
+}
+
+// storable reports whether a body in this Content-Encoding is what a file on the server, or one that its client stores,
+// could be: no coding at all, or one that is a file's wrapper too. Servers name the latter for objects that are stored
+// so (disk.img.gz), and others compress by themselves; both are told from the bytes.
+func storable(codings string) bool {
+	for coding := range strings.SplitSeq(codings, ",") {
+		switch strings.ToLower(strings.TrimSpace(coding)) {
+		case "", "identity", "binary", "none", "aws-chunked", "gzip", "x-gzip", "zstd", "xz", "x-xz", "bzip2", "x-bzip2":
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// Open implements source.Source.
+func (s *httpSource) Open(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
+	end := s.object.length
+	if length >= 0 {
+		end = offset + length
+		if s.object.length >= 0 {
+			end = min(end, s.object.length)
+		}
+	}
+	b := &body{source: s, ctx: ctx, offset: offset, mendedAt: offset, end: end}
+	switch {
+	case end >= 0 && offset >= end:
+		return b, nil // nothing to ask for
+	case offset == 0 && s.first != nil && (end < 0 || s.first.until <= end || !s.object.ranges):
+		b.response, s.first = s.first, nil
+	case !s.object.ranges && offset != 0:
+		return nil, &source.Error{Reason: source.BadAnswer, Permanent: true, Message: fmt.Sprintf("the server of %s can't begin at byte %d: %s", redact(s.url), offset, s.whyNoRanges())}
+	default:
+		r, err := s.ask(ctx, request{}, offset, end)
+		if err != nil {
+			return nil, err
+		}
+		b.response = r
+	}
+	if length < 0 && s.object.ranges {
+		return newWindow(ctx, b), nil
+	}
+	return b, nil
 }
 
 // Close implements source.Source.
@@ -134,32 +177,27 @@ func (s *httpSource) Close() error {
 		s.first.close()
 		s.first = nil
 	}
-	s.client.CloseIdleConnections()
+	for _, t := range []http.RoundTripper{s.client, s.more} {
+		if t, ok := t.(interface{ CloseIdleConnections() }); ok {
+			t.CloseIdleConnections()
+		}
+	}
 	return nil
 }
 
-// reopen asks for the bytes from offset to end of the object that Describe saw. A negative end is the object's.
-func (s *httpSource) reopen(ctx context.Context, offset, end int64) (*response, error) {
-	if !s.object.ranges {
-		if offset != 0 {
-			return nil, fmt.Errorf("open %s at offset %d: the server has no ranges", redact(s.url), offset)
-		}
-		r, err := s.get(ctx, "", validator{})
-		if err != nil {
-			return nil, err
-		}
-		return orClose(r, s.checkWhole(r))
+// ask asks for the bytes from offset to end of the object that Describe saw, and checks the answer's header. It may be
+// for fewer bytes; see until. A negative end is the object's.
+func (s *httpSource) ask(ctx context.Context, q request, offset, end int64) (*response, error) {
+	check := s.checkWhole
+	if s.object.ranges {
+		q.bytes, q.version = fmt.Sprintf("%d-%d", offset, end-1), s.object.version
+		check = func(r *response) error { return s.checkPart(r, offset, end) }
 	}
-	r, err := s.get(ctx, fmt.Sprintf("bytes=%d-%d", offset, end-1), s.object.validator)
+	r, err := s.get(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	return orClose(r, s.checkPart(r, offset, end))
-}
-
-// orClose answers r, or closes it where there is an error.
-func orClose(r *response, err error) (*response, error) {
-	if err != nil {
+	if err := check(r); err != nil {
 		r.close()
 		return nil, err
 	}
@@ -169,30 +207,41 @@ func orClose(r *response, err error) (*response, error) {
 // checkWhole checks an answer with the whole object.
 func (s *httpSource) checkWhole(r *response) error {
 	if r.StatusCode != http.StatusOK {
-		return classifyStatus(r.Response, s.advice)
+		return s.refusal(r)
 	}
-	if r.ContentLength >= 0 && s.object.length >= 0 && r.ContentLength != s.object.length || !s.object.validator.agrees(readValidator(r.Header)) {
+	if r.ContentLength >= 0 && s.object.length >= 0 && r.ContentLength != s.object.length || !s.object.version.agrees(readValidator(r.Header)) {
 		return s.changed()
 	}
+	r.until = r.ContentLength
 	return nil
 }
 
-// checkPart checks an answer with the bytes from offset to end.
+// checkPart checks an answer with the bytes from offset to end, or fewer.
 func (s *httpSource) checkPart(r *response, offset, end int64) error {
 	switch r.StatusCode {
 	case http.StatusPartialContent:
-	case http.StatusOK, http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
+	case http.StatusOK:
+		if r.ContentLength == s.object.length && s.object.version == readValidator(r.Header) {
+			return s.badAnswer(r, "it was asked for bytes %d to %d and answered with everything", offset, end-1)
+		}
 		return s.changed() // what If-Range is for (RFC 9110, section 13.1.5)
+	case http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
+		return s.changed()
 	default:
-		return classifyStatus(r.Response, s.advice)
+		return s.refusal(r)
 	}
-	part, err := parseContentRange(r)
-	if err != nil || part.first != offset || part.last != end-1 {
-		return badAnswer(r, "it was asked for bytes %d to %d and answered with Content-Range %q", offset, end-1, r.Header.Get("Content-Range"))
+	text := r.Header.Get("Content-Range")
+	part, err := parseContentRange(text)
+	if err != nil || part.first != offset || part.last >= end {
+		return s.badAnswer(r, "it was asked for bytes %d to %d and answered with Content-Range %q", offset, end-1, text)
 	}
-	if part.total != source.Unknown && part.total != s.object.length || !s.object.validator.agrees(readValidator(r.Header)) {
+	if part.total != source.Unknown && part.total != s.object.length || !s.object.version.agrees(readValidator(r.Header)) {
 		return s.changed()
 	}
+	if n := part.last - part.first + 1; r.ContentLength >= 0 && r.ContentLength != n {
+		return s.badAnswer(r, "its Content-Length is %d and its Content-Range %q", r.ContentLength, text)
+	}
+	r.until = part.last + 1
 	return nil
 }
 
@@ -201,90 +250,14 @@ func (s *httpSource) changed() error {
 	return &source.Error{Reason: source.Changed, Message: fmt.Sprintf("%s changed while it was being read; the next attempt begins again", redact(s.url))}
 }
 
-func badAnswer(r *response, format string, args ...any) error {
-	return &source.Error{Reason: source.BadAnswer, Message: fmt.Sprintf("no usable answer from %s: ", redact(r.Request.URL)) + fmt.Sprintf(format, args...)}
+// whyNoRanges says why the object can only be read from its beginning, in one go.
+func (s *httpSource) whyNoRanges() string {
+	if s.object.version.strong() || s.object.length == source.Unknown {
+		return "it has no ranges"
+	}
+	return "it doesn't name the version of what it sends (no ETag that is strong, no Last-Modified)"
 }
 
-// response is an answer whose body is watched: where nothing comes for the idle time, reading it fails.
-type response struct {
-	*http.Response
-	cancel   context.CancelCauseFunc
-	watchdog *time.Timer
-	idle     time.Duration
-}
-
-// errIdle is the cause with which the watchdog ends a request.
-var errIdle = errors.New("no bytes for too long")
-
-// get sends a request; rangeValue is the Range header, if any. Whatever status is answered is not an error.
-func (s *httpSource) get(ctx context.Context, rangeValue string, v validator) (*response, error) {
-	watched, cancel := context.WithCancelCause(ctx)
-	req, err := http.NewRequestWithContext(watched, http.MethodGet, s.url.String(), nil)
-	if err != nil {
-		cancel(nil)
-		return nil, fmt.Errorf("make request for %s: %w", redact(s.url), err)
-	}
-	s.setHeaders(req, rangeValue, v)
-	r, err := s.client.Do(req) //nolint:bodyclose // the response's close does; the transport has the timeouts until the answer begins
-	if err != nil {
-		cancel(nil)
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("ask %s: %w", redact(s.url), ctx.Err())
-		}
-		return nil, classify(err, s.from(err), s.advice)
-	}
-	watchdog := time.AfterFunc(s.timeouts.Idle, func() { cancel(errIdle) })
-	watchdog.Stop() // until the body is read
-	return &response{Response: r, cancel: cancel, watchdog: watchdog, idle: s.timeouts.Idle}, nil
-}
-
-// from is the URL at which a request failed, which redirects may have changed.
-func (s *httpSource) from(err error) string {
-	var u *url.Error
-	if errors.As(err, &u) {
-		if at, parseErr := url.Parse(u.URL); parseErr == nil {
-			return redact(at)
-		}
-	}
-	return redact(s.url)
-}
-
-func (s *httpSource) setHeaders(req *http.Request, rangeValue string, v validator) {
-	req.Header = s.header.Clone()
-	if req.Header.Get("User-Agent") == "" {
-		req.Header.Set("User-Agent", userAgent)
-	}
-	if host := req.Header.Get("Host"); host != "" {
-		req.Host = host
-	}
-	req.Header.Set("Accept-Encoding", "identity")
-	req.Header.Del("Range")
-	req.Header.Del("If-Range")
-	if rangeValue != "" {
-		req.Header.Set("Range", rangeValue)
-		if condition := v.condition(); condition != "" {
-			req.Header.Set("If-Range", condition)
-		}
-	}
-	if s.user != "" || s.password != "" {
-		req.SetBasicAuth(strings.TrimSpace(s.user), strings.TrimSpace(s.password))
-	}
-}
-
-// Read reads the body.
-func (r *response) Read(p []byte) (int, error) {
-	r.watchdog.Reset(r.idle)
-	n, err := r.Body.Read(p)
-	r.watchdog.Stop()
-	if err != nil && err != io.EOF && errors.Is(context.Cause(r.Request.Context()), errIdle) {
-		from := redact(r.Request.URL)
-		return n, &source.Error{Reason: source.Timeout, Err: err, Message: fmt.Sprintf("no bytes came from %s for %s", from, r.idle)}
-	}
-	return n, err
-}
-
-func (r *response) close() {
-	r.watchdog.Stop()
-	r.cancel(nil)
-	_ = r.Body.Close() // only read from, and the request is over
+func (s *httpSource) badAnswer(r *response, format string, args ...any) error {
+	return &source.Error{Reason: source.BadAnswer, Message: fmt.Sprintf("no usable answer from %s: ", redact(r.at.url)) + fmt.Sprintf(format, args...)}
 }

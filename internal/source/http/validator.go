@@ -16,7 +16,9 @@ func readValidator(h http.Header) validator {
 	return validator{etag: h.Get("ETag"), modified: h.Get("Last-Modified")}
 }
 
-func (v validator) isZero() bool { return v == validator{} }
+// strong reports whether it tells every two versions apart, so that parts of an object can be put together by it. A weak
+// tag doesn't promise that (RFC 9110, section 8.8.1); a date, which has whole seconds, is taken at its word.
+func (v validator) strong() bool { return v.condition() != "" }
 
 // String is the validator for comparing one description with another.
 func (v validator) String() string {
@@ -49,8 +51,7 @@ type contentRange struct {
 	total       int64 // or source.Unknown
 }
 
-func parseContentRange(r *response) (contentRange, error) {
-	text := r.Header.Get("Content-Range")
+func parseContentRange(text string) (contentRange, error) {
 	unit, rest, _ := strings.Cut(text, " ")
 	span, total, found := strings.Cut(rest, "/")
 	first, last, found2 := strings.Cut(span, "-")
