@@ -207,7 +207,7 @@ func TestABrokenSourceLeavesWhatAnotherConversionGoesOnWith(t *testing.T) {
 	device := loopDevice(t, len(content)/4096*4096+4096)
 	for name, target := range map[string]string{"a file": filepath.Join(dir, "disk.raw"), "a device": device} {
 		t.Run(name, func(t *testing.T) {
-			server := sourcetest.Serve(t, sourcetest.Behaviour{Content: content, CutAfter: len(content) / 2, Cuts: 1, Status: []int{0, 0, http.StatusNotFound}}) // the second request is for the last sector
+			server := sourcetest.Serve(t, sourcetest.Behaviour{Content: content, CutAfter: len(content) / 2, Cuts: 1, Status: []int{0, http.StatusNotFound}})
 			got := runHere(t, nil, "convert", "--resume", state, server.URL+"/disk", target)
 			if got.Code != exitSourcePermanent || !strings.HasPrefix(got.Stderr, "vmdisk: the same command goes on from where this one has come\n") {
 				t.Fatalf("%+v", got)
