@@ -140,6 +140,10 @@ func (o *inspectOptions) inspect(ctx context.Context) (found inspection, err err
 	if err != nil {
 		return found, err
 	}
+	unmarked := found.Format == image.Raw
+	if unmarked && img.Format() == image.VHD {
+		found.Format, found.Variant = image.VHD, "fixed" // which only its end tells
+	}
 	found.size(img.Size())
 	data := &dataExtents{}
 	if err := image.Map(img, data.add); err != nil {
@@ -147,7 +151,7 @@ func (o *inspectOptions) inspect(ctx context.Context) (found inspection, err err
 	}
 	found.Data = data
 	found.Forward = &forwardPass{Possible: true}
-	if img.Format() != image.Raw {
+	if !unmarked {
 		found.Forward.MemoryBytes, found.Forward.Possible, err = tables.ForwardMemory(ctx, head, in.description.Length, in.limits)
 	}
 	return found, err
@@ -168,7 +172,7 @@ func (i *inspection) fromBeginning(ctx context.Context, in opened, member string
 		return fmt.Errorf("read %s: %w", i.Source, err)
 	}
 	i.describe(in.format, content.Head)
-	f, err := formats.BeginAs(in.format, content.Head, content.Length, in.limits)
+	f, err := formats.BeginAs(in.format, formats.Beginning{Head: content.Head, Length: content.Length}, in.limits)
 	if err != nil {
 		return err
 	}

@@ -112,7 +112,7 @@ func magics() []magic {
 }
 
 // Detect says what the first bytes of an image are; HeadBytes of them are enough. Bytes without any mark of a known
-// format are Raw, since a disk may begin with anything.
+// format are Raw, since a disk may begin with anything; so are a fixed VHD's, which only its end tells.
 func Detect(head []byte) Format {
 	for _, m := range magics() {
 		if len(head) >= m.offset && bytes.HasPrefix(head[m.offset:], []byte(m.bytes)) {
@@ -215,7 +215,7 @@ func printable(b []byte) bool {
 // it answers nil.
 func RefuseFormat(f Format) error {
 	switch f {
-	case Raw, QCOW2, VMDK, VHDX:
+	case Raw, QCOW2, VMDK, VHD, VHDX, VDI:
 		return nil
 	case HTML:
 		return Refuse(NotADisk, "this is a web page, not a disk image: check that the URL points to the file itself and not to a page that links to it")
@@ -224,7 +224,7 @@ func RefuseFormat(f Format) error {
 	case Short:
 		return Refuse(NotADisk, "fewer than %d bytes are too short to be a disk", SectorSize)
 	case Gzip, XZ, LZMA, Zstandard, Bzip2, LZ4, Tar, Zip, SevenZip, Compress, Lzip, Lzop, RAR, Cabinet, WIM, CPIO, Ar, RPM, XAR, Lrzip, Sparse, EWF, Partclone:
-		return Refuse(UnsupportedFormat, "this is a %s file, which can't be read here: unpack it and serve the disk image itself", f)
+		return Refuse(UnsupportedFormat, "this is a %s file, which can't be read here: unpack it and serve the disk image itself (raw, qcow2, vmdk, vhd, vhdx or vdi)", f)
 	default:
 		return Refuse(UnsupportedFormat, "this is a %s image, which is not served by this version yet: convert it with 'qemu-img convert -O qcow2 IN OUT' and serve that", f)
 	}

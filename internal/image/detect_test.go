@@ -95,7 +95,7 @@ func TestEveryFormatThatIsNotReadIsRefusedByName(t *testing.T) {
 }
 
 // read reports whether a format is read by this version.
-func read(f Format) bool { return slices.Contains([]Format{Raw, QCOW2, VMDK, VHDX}, f) }
+func read(f Format) bool { return slices.Contains([]Format{Raw, QCOW2, VMDK, VHD, VHDX, VDI}, f) }
 
 func FuzzDetect(f *testing.F) {
 	for _, m := range magics() {

@@ -1,6 +1,5 @@
-// Package transfer puts the data plane together: it reads an image from a source once, forward, takes it out of what it is
-// packed in, decodes it on all cores, and fills a target with the disk inside. It is the same whether it runs in a worker's
-// pod or on a laptop.
+// Package transfer puts the data plane together: it reads an image from a source once, forward, decodes it on all
+// cores, and fills a target with the disk inside. It is the same whether it runs in a worker's pod or on a laptop.
 //
 // It must not know one format, source or target from another, nor anything of Kubernetes or of job.
 package transfer
@@ -47,6 +46,20 @@ type Job struct {
 	// Progress is called now and then, by one goroutine at a time, with what is done of how much; see Progress of
 	// package job. May be nil.
 	Progress func(done, total int64)
+	// Checkpoint is called with how far the transfer has come for good, by one goroutine at a time. It is never called where
+	// nobody could go on from there: with a source that can't be read from the middle, or an image that can't be entered
+	// there. May be nil.
+	Checkpoint func(Checkpoint) error
+	// CheckpointBytes is how far apart checkpoints are, in bytes of the source; default a 64th of its length, at least 1 MiB and
+	// at most 256 MiB.
+	CheckpointBytes int64
+	// Resume is a checkpoint to go on from, if that is possible; Report says whether it was.
+	Resume *Checkpoint
+	// Hash asks for the hash of the disk's content, Report.ContentHash.
+	Hash bool
+	// Verify reads the disk back from its storage at the end, and fails where it isn't what was written. What an earlier
+	// attempt has written is only read.
+	Verify bool
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 }
@@ -62,6 +75,13 @@ type Report struct {
 	VirtualBytes int64
 	// ReadBytes were taken from the source, WrittenBytes were written to the target.
 	ReadBytes, WrittenBytes int64
+	// ContentHash names the disk's content, also where it comes in another image: "sha256-4MiB:" and, in hexadecimal digits, the
+	// SHA-256 over the SHA-256 of each 4 MiB of the disk. Empty where it wasn't asked for, or more than a TiB is in use.
+	ContentHash string
+	// ResumedAt is the offset in the image from which the transfer went on; 0: it began at the beginning.
+	ResumedAt int64
+	// StartedOver says why the transfer didn't go on from the checkpoint that it had; empty where it did, or had none.
+	StartedOver string
 }
 
 // Run fills the target. It answers *source.Error, *image.Refused, *stream.ChecksumError and *target.Error, wrapped or
@@ -70,11 +90,16 @@ func Run(ctx context.Context, j Job) (report Report, err error) {
 	if j.Now == nil {
 		j.Now = time.Now
 	}
-	description, err := j.Source.Describe(ctx)
+	if j.Workers <= 0 {
+		j.Workers = runtime.GOMAXPROCS(0)
+	}
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	description, err := j.Source.Describe(reading)
 	if err != nil {
 		return report, err
 	}
-	t := &transfer{Job: j, description: description}
+	t := &transfer{Job: j, reading: reading, cancel: cancel, description: description}
 	defer func() {
 		report = t.report()
 		if closeErr := t.close(); err == nil && closeErr != nil {
@@ -87,57 +112,96 @@ func Run(ctx context.Context, j Job) (report Report, err error) {
 // transfer is one Run.
 type transfer struct {
 	Job
+	reading     context.Context // of all that is read: done when the Run's is, or the target fails
+	cancel      func()          // ends reading
 	description source.Description
 	forward     image.Forward // once the header is known
 
-	content *Content // once the source was opened
-	body    io.ReadCloser
-	cancel  context.CancelFunc // ends the body's reading
-	counter *stream.Counter
-	random  *countingReaderAt // nil where the source can't
-	again   int64             // bytes that were read by a body before this one
-	pool    *pool
-	done    int64 // bytes of the disk that were handed over
-	end     int64 // where on the disk the last of them lies
+	began int64 // the disk's size as the header tells it, in bytes, or image.Unknown
+
+	packed   *Content // the image out of its wrappers, once the source was opened
+	body     io.ReadCloser
+	endBody  context.CancelFunc // ends the body's reading
+	counter  *stream.Counter
+	verifier *stream.Verifier
+	random   *countingReaderAt // nil where the source can't
+	again    int64             // bytes that were read by a body before this one
+	pool     *pool
+	done     int64 // bytes of the disk that were handed over
+	end      int64 // where on the disk the last of them lies
+
+	start       int64 // where in the image the pass begins
+	opened      int64 // where in the source the body begins
+	kept        int64 // the mark of the last checkpoint
+	startedOver string
+
+	content     *content // where its hash is wanted
+	contentHash string
 }
 
 func (t *transfer) run(ctx context.Context) error {
-	whole, err := t.open(ctx)
-	if err != nil {
-		return err
-	}
-	t.forward, err = formats.BeginAs(t.Format, t.content.Head, t.content.Length, t.Limits)
-	if err != nil {
-		return err
-	}
-	size := t.forward.Size()
-	if t.Target == nil {
-		if t.Target, err = t.Make(size); err != nil {
+	if t.Resume != nil {
+		whole, err := t.resume()
+		if err != nil {
 			return err
 		}
+		if whole != nil {
+			return t.fill(ctx, whole)
+		}
 	}
-	if size > t.Target.Size() {
-		return t.tooLarge(size)
+	whole, err := t.openAt(stream.State{})
+	if err != nil {
+		return err
+	}
+	if err := t.begin(whole); err != nil {
+		return err
+	}
+	if err := t.makeTarget(); err != nil {
+		return err
 	}
 	started := t.Now()
 	if err := t.Target.Clear(ctx); err != nil {
 		return err
 	}
 	if t.Now().Sub(started) > patience && !t.description.Once {
-		if whole, err = t.open(ctx); err != nil {
+		if whole, err = t.openAt(stream.State{}); err != nil {
+			return err
+		}
+		if err := t.unwrap(whole); err != nil {
 			return err
 		}
 	}
+	return t.fill(ctx, whole)
+}
+
+// makeTarget makes the target if there is none yet, and compares its size.
+func (t *transfer) makeTarget() (err error) {
+	if t.Target == nil {
+		if t.Target, err = t.Make(t.began); err != nil {
+			return err
+		}
+	}
+	if least := image.AtLeast(t.forward); least > t.Target.Size() {
+		return t.tooLarge(least)
+	}
+	return nil
+}
+
+// fill copies what is to be read into the target, and brings it to its end.
+func (t *transfer) fill(ctx context.Context, whole io.Reader) error {
 	if err := t.copy(ctx, whole); err != nil {
 		return err
 	}
 	if known := t.forward.Size(); known > t.Target.Size() { // only now, and nothing was stored behind the target's end
 		return t.tooLarge(known)
 	}
-	if r, ok := t.Target.(target.Resizer); ok && size == image.Unknown && t.Make != nil {
+	if r, ok := t.Target.(target.Resizer); ok && t.began == image.Unknown && t.Make != nil {
 		if err := r.Resize(t.size()); err != nil {
 			return err
 		}
+	}
+	if err := t.hashContent(ctx); err != nil {
+		return err
 	}
 	if err := t.Target.Commit(); err != nil {
 		return err
@@ -147,49 +211,105 @@ func (t *transfer) run(ctx context.Context) error {
 	return nil
 }
 
-// open begins to read the source, again if need be, and comes to the image in it. It answers the source's bytes, of which
-// the content is a part.
-func (t *transfer) open(ctx context.Context) (io.Reader, error) {
-	if err := t.close(); err != nil {
-		return nil, err
+// hashContent brings the hash of the disk's content to its end, and compares the disk with it, as far as that is asked for.
+func (t *transfer) hashContent(ctx context.Context) (err error) {
+	if t.content == nil {
+		return nil
 	}
-	reading, cancel := context.WithCancel(ctx)
-	body, err := t.Source.Open(reading, 0, -1)
-	if err != nil {
-		cancel()
-		return nil, err
+	if t.contentHash, err = t.content.finish(ctx, t.size(), t.start > 0, t.Workers); err != nil || !t.Verify {
+		return err
 	}
-	if t.counter != nil {
-		t.again += t.counter.Bytes()
+	if t.contentHash == "" {
+		return &target.Error{Reason: target.IO, Message: "the disk can't be verified: more of it is in use than is remembered"}
 	}
-	t.body, t.cancel, t.counter = body, cancel, stream.Count(body)
-	if t.description.Ranges && t.random == nil {
-		t.random = &countingReaderAt{r: source.ReaderAt{Context: ctx, Source: t.Source}}
+	if err := t.Target.Sync(); err != nil {
+		return err
 	}
-	whole := stream.Verify(t.counter, t.Checksum)
+	if cached, ok := t.Target.(target.Cached); ok {
+		if err := cached.DropCache(); err != nil {
+			return err
+		}
+	}
+	return t.content.verify(ctx, t.size(), t.Workers)
+}
+
+// begin comes to the image in the source's bytes, and judges it by its beginning.
+func (t *transfer) begin(whole io.Reader) (err error) {
+	if err := t.unwrap(whole); err != nil {
+		return err
+	}
+	beginning := formats.Beginning{Head: t.packed.Head, Length: t.packed.Length}
+	if t.random != nil && !t.wrapped() {
+		beginning.Random = t.random
+	}
+	if t.forward, err = formats.BeginAs(t.Format, beginning, t.Limits); err != nil {
+		return err
+	}
+	t.began = t.forward.Size()
+	return nil
+}
+
+// unwrap comes to the image in the source's bytes.
+func (t *transfer) unwrap(whole io.Reader) (err error) {
 	w := Wrapping{Length: t.description.Length, Format: t.Format, Member: t.Member, Limits: t.Limits}
 	if t.Target != nil {
 		w.DiskBytes = t.Target.Size()
 	}
 	var refused *image.Refused
-	if t.content, err = Unwrap(whole, w); err != nil && !errors.As(err, &refused) {
+	if t.packed, err = Unwrap(whole, w); err != nil && !errors.As(err, &refused) {
 		err = fmt.Errorf("read %s: %w", t.description.Name, err)
 	}
-	return whole, err
+	return err
 }
 
-func (t *transfer) close() error {
-	if t.body == nil {
-		return nil
+// wrapped reports whether the image is a part of the source's bytes only.
+func (t *transfer) wrapped() bool { return len(t.packed.Wrappers) > 0 }
+
+// openAt begins to read the source, again if need be, from where its checksum stands in a state. It answers nil where that
+// state is none.
+func (t *transfer) openAt(from stream.State) (io.Reader, error) {
+	if err := t.close(); err != nil {
+		return nil, err
 	}
-	t.cancel() // a wrapper may be waiting for the body
-	var err error
-	if t.content != nil {
-		err = t.content.Close()
-	}
-	err = errors.Join(err, t.body.Close())
-	t.body = nil
+	reading, end := context.WithCancel(t.reading)
+	body, err := t.Source.Open(reading, from.Offset, -1)
 	if err != nil {
+		end()
+		return nil, err
+	}
+	if t.counter != nil {
+		t.again += t.counter.Bytes()
+	}
+	t.body, t.endBody, t.counter, t.opened = body, end, stream.Count(body), from.Offset
+	t.allowRandom()
+	t.verifier, err = stream.VerifyFrom(t.counter, t.Checksum, from)
+	if err != nil {
+		return nil, nil // the only thing that can be wrong is the state
+	}
+	return t.verifier, nil
+}
+
+// allowRandom lets the image be read at any place, where the source can.
+func (t *transfer) allowRandom() {
+	if t.description.Ranges && t.random == nil {
+		t.random = &countingReaderAt{r: source.ReaderAt{Context: t.reading, Source: t.Source}}
+	}
+}
+
+// close ends the reading of the source.
+func (t *transfer) close() error {
+	var errs []error
+	if t.body != nil {
+		t.endBody() // a wrapper may be waiting for it
+	}
+	if t.packed != nil {
+		errs = append(errs, t.packed.Close())
+	}
+	if t.body != nil {
+		errs = append(errs, t.body.Close())
+		t.body = nil
+	}
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close %s: %w", t.description.Name, err)
 	}
 	return nil
@@ -197,30 +317,44 @@ func (t *transfer) close() error {
 
 // copy decodes the whole image into the target, and reads what is left of the source where it must be hashed.
 func (t *transfer) copy(ctx context.Context, whole io.Reader) error {
-	workers := t.Workers
-	if workers <= 0 {
-		workers = runtime.GOMAXPROCS(0)
+	if t.Hash || t.Verify {
+		t.content = newContent(t.Target)
 	}
-	t.pool = newPool(ctx, t.Target, workers)
-	in := image.Input{Stream: t.content.Stream, Limits: t.Limits}
-	in.Limits.MemoryBytes = t.content.memory
-	if t.random != nil && len(t.content.Wrappers) == 0 {
+	t.pool = newPool(ctx, t.Target, t.content, t.Workers, t.start)
+	stop := context.AfterFunc(t.pool.ctx, t.cancel) // so that nobody waits for bytes that have no place
+	ended := make(chan struct{})
+	if t.Checkpoint != nil && t.version() != "" && !t.wrapped() {
+		t.pool.start(func() error { return t.keep(ended) })
+	}
+	if t.content != nil && t.began != image.Unknown {
+		t.pool.start(func() error { return t.content.follow(t.began, ended) })
+	}
+	in := image.Input{Stream: t.packed.Stream, Start: t.start, Limits: t.Limits}
+	in.Limits.MemoryBytes = t.packed.memory
+	if t.random != nil && !t.wrapped() {
 		in.Random = source.NewCache(t.random, t.description.Length)
 	}
 	err := t.forward.Run(t.pool.ctx, in, t.sink)
 	if err == nil {
-		err = t.content.Finish()
+		err = t.packed.Finish()
 	}
 	if err == nil && !t.Checksum.IsZero() {
 		if _, err = io.Copy(io.Discard, whole); err != nil {
 			err = fmt.Errorf("read the rest of %s: %w", t.description.Name, err)
 		}
 	}
+	close(ended)
+	stop()
 	if poolErr := t.pool.wait(); poolErr != nil && (err == nil || errors.Is(err, context.Canceled)) {
 		err = poolErr // what went wrong first
 	}
 	if ctxErr := ctx.Err(); ctxErr != nil {
-		return fmt.Errorf("read %s: %w", t.description.Name, ctxErr)
+		err = fmt.Errorf("read %s: %w", t.description.Name, ctxErr)
+	}
+	if err != nil {
+		if saveErr := t.saveLast(ctx, err); saveErr != nil {
+			return errors.Join(err, saveErr)
+		}
 	}
 	return err
 }
@@ -259,7 +393,7 @@ func (t *transfer) progress() {
 	}
 	switch size := t.forward.Size(); {
 	case t.description.Length > 0:
-		t.Progress(t.counter.Bytes(), t.description.Length)
+		t.Progress(t.opened+t.counter.Bytes(), t.description.Length)
 	case size > 0:
 		t.Progress(t.done, size)
 	default:
@@ -268,9 +402,9 @@ func (t *transfer) progress() {
 }
 
 func (t *transfer) report() Report {
-	r := Report{Source: t.description.Name, ReadBytes: t.again}
-	if t.content != nil {
-		r.Wrappers = t.content.Wrappers
+	r := Report{Source: t.description.Name, ReadBytes: t.again, ContentHash: t.contentHash, ResumedAt: t.start, StartedOver: t.startedOver}
+	if t.packed != nil {
+		r.Wrappers = t.packed.Wrappers
 	}
 	if t.counter != nil {
 		r.ReadBytes += t.counter.Bytes()

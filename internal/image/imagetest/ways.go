@@ -137,30 +137,29 @@ func requireExtents(t testing.TB, img image.Image, disk []byte) {
 // where the disk's size changes once it is known.
 func Decode(f image.Forward, in image.Input) ([]byte, error) {
 	var disk []byte
-	var given []bool
+	var given []bool // by sector
 	begun := f.Size()
 	err := f.Run(context.Background(), in, decodeTo(func(p image.Piece, full []byte) {
-		if given == nil {
-			disk, given = make([]byte, f.Size()), make([]bool, (f.Size()+511)/512)
+		end := p.Offset + int64(p.Len)
+		if end > int64(len(disk)) { // to its whole length where that is known
+			disk = append(disk, make([]byte, max(end, f.Size())-int64(len(disk)))...)
+			given = append(given, make([]bool, (len(disk)+511)/512-len(given))...)
 		}
-		for i := p.Offset / 512; i*512 < p.Offset+int64(p.Len); i++ {
+		for i := p.Offset / 512; i*512 < end; i++ {
 			if given[i] {
 				panic(fmt.Sprintf("sector %d was given twice", i))
 			}
 			given[i] = true
 		}
-		copy(disk[p.Offset:p.Offset+int64(p.Len)], full)
+		copy(disk[p.Offset:end], full)
 	}))
 	if err != nil {
 		return nil, err
 	}
-	if begun != image.Unknown && begun != f.Size() {
-		panic(fmt.Sprintf("the disk had %d bytes, and has %d", begun, f.Size()))
+	if begun != image.Unknown && begun != f.Size() || int64(len(disk)) > f.Size() {
+		panic(fmt.Sprintf("the disk had %d bytes, has %d, and was given %d", begun, f.Size(), len(disk)))
 	}
-	if disk == nil {
-		disk = make([]byte, f.Size())
-	}
-	return disk, nil
+	return append(disk, make([]byte, f.Size()-int64(len(disk)))...), nil
 }
 
 // DecodeAndForget runs a forward pass and keeps nothing of it, for disks that memory can't hold.
