@@ -238,6 +238,29 @@ func TestAStoppedConversionIsGoneOnWith(t *testing.T) {
 	}
 }
 
+// TestADeviceThatIsStartedOverIsCleared has a source that has changed to zeros meanwhile.
+func TestADeviceThatIsStartedOverIsCleared(t *testing.T) {
+	content := largeDisk()
+	size := len(content) / 4096 * 4096
+	device := loopDevice(t, size)
+	state := filepath.Join(t.TempDir(), "state")
+	k := &killer{content: content[:size]}
+	server := httptest.NewServer(k)
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	k.arm(int64(size/2), cancel)
+	args := []string{"convert", "--target-zeroed", "--resume", state, server.URL + "/disk", device}
+	if code := run(ctx, args, nil, io.Discard, io.Discard); code != exitStopped {
+		t.Fatalf("exit code %d", code)
+	}
+	k.content = make([]byte, size-4096)
+	want := ran{Stderr: "vmdisk: started over: the source has changed\n"}
+	if diff := cmp.Diff(want, runHere(t, nil, args...)); diff != "" {
+		t.Error(diff)
+	}
+	requireDisk(t, device, make([]byte, size))
+}
+
 func TestAResumeFileThatCannotBeUsedIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	path, _ := imagetest.Make(t, dir, imagetest.Recipe{Empty: true})
