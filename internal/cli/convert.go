@@ -222,8 +222,9 @@ func (o *convertOptions) targetMaker(path string, block bool, kept *resumption) 
 		return nil, usage("--preallocation is %q: off, falloc and full are possible", o.preallocation)
 	}
 	if block {
+		zeroed := o.targetZeroed && (kept == nil || kept.checkpoint == nil) // an earlier conversion has written to it
 		return func(int64) (target.Target, error) {
-			return target.OpenBlock(target.BlockOptions{Path: path, SizeBytes: target.Unknown, Preallocation: preallocation, Zeroed: o.targetZeroed, Exclusive: true})
+			return target.OpenBlock(target.BlockOptions{Path: path, SizeBytes: target.Unknown, Preallocation: preallocation, Zeroed: zeroed, Exclusive: true})
 		}, nil
 	}
 	return func(size int64) (target.Target, error) {

@@ -3,8 +3,10 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -20,7 +22,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vmdisk.io/vmdisk/internal/image/imagetest"
-	"vmdisk.io/vmdisk/internal/source/sourcetest"
 )
 
 // killer is a web server that calls kill when it has sent so many bytes.
@@ -120,10 +121,11 @@ func requireKilled(t *testing.T, content []byte, kills int, seed uint64) (resume
 	server.Start()
 	defer server.Close()
 	want := largeDisk()
+	checksum := fmt.Sprintf("sha256:%x", sha256.Sum256(content))
 	dir := t.TempDir()
 	path, state := filepath.Join(dir, "disk.raw"), filepath.Join(dir, "state")
 	for struck, row := 0, 0; struck < kills || row > 0; {
-		cmd := exec.Command(os.Args[0], "convert", "--json", "--progress", "none", "--resume", state, server.URL+"/disk", path)
+		cmd := exec.Command(os.Args[0], "convert", "--json", "--progress", "none", "--checksum", checksum, "--resume", state, server.URL+"/disk", path)
 		cmd.Env = append(os.Environ(), asMain+"=1")
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -199,29 +201,33 @@ func TestLongAKilledConversionGoesOn(t *testing.T) {
 	}
 }
 
-// TestABrokenSourceLeavesWhatAnotherConversionGoesOnWith is the same without violence.
-func TestABrokenSourceLeavesWhatAnotherConversionGoesOnWith(t *testing.T) {
+// TestAStoppedConversionIsGoneOnWith is the same without violence.
+func TestAStoppedConversionIsGoneOnWith(t *testing.T) {
 	content := largeDisk()
 	dir := t.TempDir()
 	state := filepath.Join(dir, "state")
 	device := loopDevice(t, len(content)/4096*4096+4096)
 	for name, target := range map[string]string{"a file": filepath.Join(dir, "disk.raw"), "a device": device} {
 		t.Run(name, func(t *testing.T) {
-			server := sourcetest.Serve(t, sourcetest.Behaviour{
-				Content: content, CutAfter: len(content) / 2, Cuts: 1,
-				Status: []int{0, 0, http.StatusServiceUnavailable}, // the second is for the disk's last sector
-				Header: http.Header{"Retry-After": {"3600"}},       // too long to wait for
-			})
-			got := runHere(t, nil, "convert", "--resume", state, server.URL+"/disk", target)
-			if got.Code != exitSourceLater || !strings.HasPrefix(got.Stderr, "vmdisk: the same command goes on from where this one has come\n") {
-				t.Fatalf("%+v", got)
+			k := &killer{content: content}
+			server := httptest.NewServer(k)
+			defer server.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			k.arm(int64(len(content))*3/4, cancel)
+			args := []string{"convert", "--json", "--resume", state, server.URL + "/disk", target}
+			var stderr bytes.Buffer
+			if code := run(ctx, args, nil, io.Discard, &stderr); code != exitStopped {
+				t.Fatalf("exit code %d, %s", code, &stderr)
 			}
-			got = runHere(t, nil, "convert", "--json", "--resume", state, server.URL+"/disk", target)
+			if diff := cmp.Diff("vmdisk: the same command goes on from where this one has come\nvmdisk: stopped before it was done\n", stderr.String()); diff != "" {
+				t.Error(diff)
+			}
+			got := runHere(t, nil, args...)
 			var result convertResult
 			if err := json.Unmarshal([]byte(got.Stdout), &result); err != nil || got.Code != 0 {
 				t.Fatalf("%+v: %v", got, err)
 			}
-			if result.ResumedAt < int64(len(content))/2-8<<20 {
+			if result.ResumedAt == 0 || result.ReadBytes > int64(len(content))-result.ResumedAt+2<<20 {
 				t.Errorf("%+v", result)
 			}
 			b, err := os.ReadFile(target)
@@ -230,6 +236,29 @@ func TestABrokenSourceLeavesWhatAnotherConversionGoesOnWith(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestADeviceThatIsStartedOverIsCleared has a source that has changed to zeros meanwhile.
+func TestADeviceThatIsStartedOverIsCleared(t *testing.T) {
+	content := largeDisk()
+	size := len(content) / 4096 * 4096
+	device := loopDevice(t, size)
+	state := filepath.Join(t.TempDir(), "state")
+	k := &killer{content: content[:size]}
+	server := httptest.NewServer(k)
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	k.arm(int64(size/2), cancel)
+	args := []string{"convert", "--target-zeroed", "--resume", state, server.URL + "/disk", device}
+	if code := run(ctx, args, nil, io.Discard, io.Discard); code != exitStopped {
+		t.Fatalf("exit code %d", code)
+	}
+	k.content = make([]byte, size-4096)
+	want := ran{Stderr: "vmdisk: started over: the source has changed\n"}
+	if diff := cmp.Diff(want, runHere(t, nil, args...)); diff != "" {
+		t.Error(diff)
+	}
+	requireDisk(t, device, make([]byte, size))
 }
 
 func TestAResumeFileThatCannotBeUsedIsLeftAlone(t *testing.T) {
