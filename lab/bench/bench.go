@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vmdisk.io/vmdisk/lab/debian"
+)
+
+// Options say what is measured.
+type Options struct {
+	// Out gets what is done, and the tables.
+	Out io.Writer
+	// Suite is one of Suites.
+	Suite string
+	// Only keeps the groups whose names match; nil keeps all.
+	Only *regexp.Regexp
+	// Rounds is how often each way runs; 0 leaves it to the suite.
+	Rounds int
+	// Vmdisk is the program to measure.
+	Vmdisk string
+	// CacheDir keeps the images. What is made of them goes there, too, for a while.
+	CacheDir string
+}
+
+// version is the version of the images: raise it when one is made differently.
+const version = 1
+
+// Run measures and prints. It fails if a way fails or makes a wrong disk, but not if one is slow: the table of figures
+// says which were reached.
+func Run(ctx context.Context, o Options) error {
+	groups, err := plan(o.Suite)
+	if err != nil {
+		return err
+	}
+	if groups = choose(groups, o.Only, o.Rounds); len(groups) == 0 {
+		return fmt.Errorf("no group of the suite %s has a name that matches %s", o.Suite, o.Only)
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("the benchmark installs packages and builds a Debian tree: run it as root")
+	}
+	if err := debian.Ensure(ctx, o.Out, tools()); err != nil {
+		return err
+	}
+	images := cache{dir: filepath.Join(o.CacheDir, fmt.Sprintf("bench-images-r%d", version)), out: o.Out}
+	if err := os.MkdirAll(images.dir, 0o755); err != nil {
+		return fmt.Errorf("make the images' directory: %w", err)
+	}
+	release, err := lock(filepath.Join(o.CacheDir, "bench.lock"))
+	if err != nil {
+		return err
+	}
+	defer release()
+	b := &bench{Options: o, images: images, work: filepath.Join(o.CacheDir, "bench-work"), right: map[string]bool{}}
+	return b.run(ctx, groups)
+}
+
+// tools are the programs that images are made with, and that do the work in other ways.
+func tools() []debian.Tool {
+	return []debian.Tool{
+		{Program: "qemu-img", Package: "qemu-utils"},
+		{Program: "curl", Package: "curl"},
+		{Program: "xz", Package: "xz-utils"},
+		{Program: "pigz", Package: "pigz"},
+		{Program: "zstd", Package: "zstd"},
+		{Program: "sfdisk", Package: "fdisk"},
+		{Program: "mke2fs", Package: "e2fsprogs"},
+	}
+}
+
+// lock lets one benchmark run at a time, until the returned function is called or the process ends.
+func lock(path string) (release func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the benchmark: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another benchmark runs (it holds %s), and two would measure each other: %w", path, err), f.Close())
+	}
+	return func() { _ = f.Close() }, nil // closing gives the lock back; nothing was written
+}
+
+// bench is one Run.
+type bench struct {
+	Options
+	images cache
+	work   string // scratch files and targets
+	server *server
+	right  map[string]bool // the ways whose disk was compared, by name and image
+}
+
+func (b *bench) run(ctx context.Context, groups []group) (err error) {
+	for _, g := range groups { // before the room is looked at: what is made takes most of it
+		for _, w := range g.ways {
+			if err := b.images.ensure(ctx, w.image); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.RemoveAll(b.work); err != nil { // what a killed run has left
+		return err
+	}
+	if err := os.MkdirAll(b.work, 0o755); err != nil {
+		return err
+	}
+	if err := checkRoom(b.work, groups); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.work)) }()
+	if b.server, err = serve(b.images.dir); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.server.close()) }()
+	began := time.Now()
+	measured := results{}
+	var failures []error
+	for _, g := range groups {
+		failures = append(failures, b.measure(ctx, g, measured))
+		if ctx.Err() != nil {
+			return errors.Join(append(failures, context.Cause(ctx))...)
+		}
+		printGroup(b.Out, g, measured)
+	}
+	printFigures(b.Out, measured)
+	fmt.Fprintf(b.Out, "\nmeasured in %s\n", time.Since(began).Round(time.Second))
+	return errors.Join(failures...)
+}
