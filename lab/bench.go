@@ -32,6 +32,7 @@ func benchCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Vmdisk, "vmdisk", "bin/vmdisk", "the program to measure")
 	f.StringVar(&only, "only", "", "measure only the groups whose names match this regular expression, such as 'qcow2|networks'")
+	f.BoolVar(&o.ImagesOnly, "images-only", false, "make the images that are missing, and measure nothing")
 	f.IntVar(&o.Rounds, "rounds", 0, "how often each way runs (default: as the suite says)")
 	return cmd
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +27,8 @@ type Options struct {
 	Only *regexp.Regexp
 	// Rounds is how often each way runs; 0 leaves it to the suite.
 	Rounds int
+	// ImagesOnly makes the images and measures nothing.
+	ImagesOnly bool
 	// Vmdisk is the program to measure.
 	Vmdisk string
 	// CacheDir keeps the images. What is made of them goes there, too, for a while.
@@ -105,6 +109,9 @@ func (b *bench) run(ctx context.Context, groups []group) (err error) {
 			}
 		}
 	}
+	if b.ImagesOnly {
+		return nil
+	}
 	if err := os.RemoveAll(b.work); err != nil { // what a killed run has left
 		return err
 	}
@@ -119,6 +126,7 @@ func (b *bench) run(ctx context.Context, groups []group) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.server.close()) }()
+	b.warnIfBusy()
 	began := time.Now()
 	measured := results{}
 	var failures []error
@@ -132,4 +140,23 @@ func (b *bench) run(ctx context.Context, groups []group) (err error) {
 	printFigures(b.Out, measured)
 	fmt.Fprintf(b.Out, "\nmeasured in %s\n", time.Since(began).Round(time.Second))
 	return errors.Join(failures...)
+}
+
+// warnIfBusy says so where the machine has other things to do, since nothing that is measured then is worth much.
+func (b *bench) warnIfBusy() {
+	const idle = 1 // of processes that want to run, on the mean of the last minute
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return // not worth a failure
+	}
+	if load, busy := busier(string(text), idle); busy {
+		fmt.Fprintf(b.Out, "This machine is busy (its load is %s): what follows is only worth something on one that isn't.\n", load)
+	}
+}
+
+// busier reports whether the first of the means in loadavg, proc(5), is more than limit, and which it is.
+func busier(loadavg string, limit float64) (mean string, busy bool) {
+	mean, _, _ = strings.Cut(loadavg, " ")
+	load, err := strconv.ParseFloat(mean, 64)
+	return mean, err == nil && load > limit
 }

@@ -41,7 +41,7 @@ func servedMB(u usage) float64     { return float64(u.served) / 1e6 }
 // printGroup prints one table: a line for each way, with the medians of its runs. The last column is how much longer it
 // took than the first way.
 func printGroup(out io.Writer, g group, r results) {
-	fmt.Fprintf(out, "\n%s (medians; %d runs each)\n", g.name, g.rounds)
+	fmt.Fprintf(out, "\n%s (medians of %s)\n", g.name, times(g.rounds))
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "\twall s\t(least–most)\tCPU s\tanon MiB\tRSS MiB\twritten MB\tserved MB\tratio\t")
 	width := 0 // of the names, which are aligned at the left
@@ -85,6 +85,13 @@ func printFigures(out io.Writer, r results) {
 		fmt.Fprintf(table, "%s\t%s %s\t%.2f\t%s\n", f.text, map[bool]string{true: "≥", false: "≤"}[f.atLeast], trim(f.wanted), value, said)
 	}
 	_ = table.Flush()
+}
+
+func times(rounds int) string {
+	if rounds == 1 {
+		return "1 round"
+	}
+	return fmt.Sprintf("%d rounds", rounds)
 }
 
 // trim is a number without zeros behind its point.

@@ -51,7 +51,7 @@ func TestPrintGroup(t *testing.T) {
 		{g.name, cdiPath}:    seconds(9),
 	})
 	want := `
-qcow2 zlib (medians; 3 runs each)
+qcow2 zlib (medians of 3 rounds)
                   wall s  (least–most)  CPU s  anon MiB  RSS MiB  written MB  served MB  ratio
   vmdisk, http      3.00   (2.00–4.00)   3.00        50       60           1        300  1.00×
   CDI's path        9.00   (9.00–9.00)   9.00        50       60           1        300  3.00×
