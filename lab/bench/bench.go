@@ -12,9 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"vmdisk.io/vmdisk/lab/debian"
+	"vmdisk.io/vmdisk/lab/lockfile"
 )
 
 // Options say what is measured.
@@ -58,11 +57,12 @@ func Run(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(images.dir, 0o755); err != nil {
 		return fmt.Errorf("make the images' directory: %w", err)
 	}
-	release, err := lock(filepath.Join(o.CacheDir, "bench.lock"))
+	path := filepath.Join(o.CacheDir, "bench.lock")
+	held, err := lockfile.Take(ctx, path, func() { fmt.Fprintf(o.Out, "waiting for another benchmark to end (it holds %s)\n", path) })
 	if err != nil {
-		return err
+		return fmt.Errorf("keep other benchmarks away, which would be measured, too: %w", err)
 	}
-	defer release()
+	defer held.Close() // which releases it; an error of that helps nobody
 	b := &bench{Options: o, images: images, work: filepath.Join(o.CacheDir, "bench-work"), right: map[string]bool{}}
 	return b.run(ctx, groups)
 }
@@ -78,18 +78,6 @@ func tools() []debian.Tool {
 		{Program: "sfdisk", Package: "fdisk"},
 		{Program: "mke2fs", Package: "e2fsprogs"},
 	}
-}
-
-// lock lets one benchmark run at a time, until the returned function is called or the process ends.
-func lock(path string) (release func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock the benchmark: %w", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another benchmark runs (it holds %s), and two would measure each other: %w", path, err), f.Close())
-	}
-	return func() { _ = f.Close() }, nil // closing gives the lock back; nothing was written
 }
 
 // bench is one Run.

@@ -1,10 +1,6 @@
 package bench
 
-import (
-	"path/filepath"
-	"strings"
-	"testing"
-)
+import "testing"
 
 func TestBusier(t *testing.T) {
 	tests := map[string]struct {
@@ -22,21 +18,4 @@ func TestBusier(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestOnlyOneBenchmarkRunsAtATime(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	release, err := lock(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lock(path); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("the second one got the error %v, want one that names the lock", err)
-	}
-	release()
-	release, err = lock(path)
-	if err != nil {
-		t.Fatalf("after the first one has ended: %v", err)
-	}
-	release()
 }

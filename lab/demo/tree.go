@@ -28,11 +28,11 @@ func WithTree(ctx context.Context, out io.Writer, work string, packages []string
 		return err
 	}
 	root := filepath.Join(work, "root")
-	if err := removeTree(ctx, root); err != nil {
+	if err := removeTree(root); err != nil {
 		return err
 	}
 	defer func() {
-		if cleanErr := removeTree(context.WithoutCancel(ctx), root); err == nil {
+		if cleanErr := removeTree(root); err == nil {
 			err = cleanErr
 		}
 	}()
