@@ -54,12 +54,12 @@ type pool struct {
 	current *batch
 	written atomic.Int64 // bytes
 	marks   *watermark
-	content *content // nil: nobody wants its hash
+	hash    *diskHash // nil: nobody wants it
 }
 
-func newPool(ctx context.Context, t target.Target, c *content, workers int, start int64) *pool {
+func newPool(ctx context.Context, t target.Target, h *diskHash, workers int, start int64) *pool {
 	group, ctx := errgroup.WithContext(ctx)
-	p := &pool{ctx: ctx, group: group, target: t, marks: newWatermark(start), content: c, work: make(chan *batch, spareBatches), free: make(chan *batch, workers+spareBatches)}
+	p := &pool{ctx: ctx, group: group, target: t, marks: newWatermark(start), hash: h, work: make(chan *batch, spareBatches), free: make(chan *batch, workers+spareBatches)}
 	for range workers + spareBatches {
 		p.free <- &batch{}
 	}
@@ -143,7 +143,7 @@ func (p *pool) wait() error {
 
 // serve is one worker.
 func (p *pool) serve() error {
-	w := &writer{target: p.target, content: p.content, written: &p.written}
+	w := &writer{target: p.target, hash: p.hash, written: &p.written}
 	for b := range p.work {
 		if err := p.ctx.Err(); err != nil {
 			return err
@@ -161,7 +161,7 @@ func (p *pool) serve() error {
 // writer decodes and writes batches one after the other.
 type writer struct {
 	target  target.Target
-	content *content
+	hash    *diskHash
 	written *atomic.Int64
 	decoder codec.Decoder
 	out     []byte // decoded, not written yet
@@ -215,7 +215,7 @@ func (w *writer) writeSparse(p []byte, offset int64) error {
 	return dataRuns(p, offset, func(from, to int) error {
 		n, err := w.target.WriteAt(p[from:to], offset+int64(from))
 		w.written.Add(int64(n))
-		w.content.wrote(offset+int64(from), n)
+		w.hash.wrote(offset+int64(from), n)
 		return err
 	})
 }

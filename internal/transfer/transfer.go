@@ -135,7 +135,7 @@ type transfer struct {
 	kept        int64 // the mark of the last checkpoint
 	startedOver string
 
-	content     *content // where its hash is wanted
+	hash        *diskHash // where it is wanted
 	contentHash string
 }
 
@@ -213,10 +213,10 @@ func (t *transfer) fill(ctx context.Context, whole io.Reader) error {
 
 // hashContent brings the hash of the disk's content to its end, and compares the disk with it, as far as that is asked for.
 func (t *transfer) hashContent(ctx context.Context) (err error) {
-	if t.content == nil {
+	if t.hash == nil {
 		return nil
 	}
-	if t.contentHash, err = t.content.finish(ctx, t.size(), t.start > 0, t.Workers); err != nil || !t.Verify {
+	if t.contentHash, err = t.hash.finish(ctx, t.size(), t.start > 0, t.Workers); err != nil || !t.Verify {
 		return err
 	}
 	if t.contentHash == "" {
@@ -230,7 +230,7 @@ func (t *transfer) hashContent(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return t.content.verify(ctx, t.size(), t.Workers)
+	return t.hash.verify(ctx, t.size(), t.Workers)
 }
 
 // begin comes to the image in the source's bytes, and judges it by its beginning.
@@ -318,16 +318,16 @@ func (t *transfer) close() error {
 // copy decodes the whole image into the target, and reads what is left of the source where it must be hashed.
 func (t *transfer) copy(ctx context.Context, whole io.Reader) error {
 	if t.Hash || t.Verify {
-		t.content = newContent(t.Target)
+		t.hash = newDiskHash(t.Target)
 	}
-	t.pool = newPool(ctx, t.Target, t.content, t.Workers, t.start)
+	t.pool = newPool(ctx, t.Target, t.hash, t.Workers, t.start)
 	stop := context.AfterFunc(t.pool.ctx, t.cancel) // so that nobody waits for bytes that have no place
 	ended := make(chan struct{})
 	if t.Checkpoint != nil && t.version() != "" && !t.wrapped() {
 		t.pool.start(func() error { return t.keep(ended) })
 	}
-	if t.content != nil && t.began != image.Unknown {
-		t.pool.start(func() error { return t.content.follow(t.began, ended) })
+	if t.hash != nil && t.began != image.Unknown {
+		t.pool.start(func() error { return t.hash.follow(t.began, ended) })
 	}
 	in := image.Input{Stream: t.packed.Stream, Start: t.start, Limits: t.Limits}
 	in.Limits.MemoryBytes = t.packed.memory

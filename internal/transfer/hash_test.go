@@ -18,8 +18,8 @@ import (
 // hashOf is a content hash, computed as its definition says.
 func hashOf(disk []byte) string {
 	root := sha256.New()
-	for at := 0; at < len(disk); at += contentBlock {
-		sum := sha256.Sum256(disk[at:min(at+contentBlock, len(disk))])
+	for at := 0; at < len(disk); at += hashBlock {
+		sum := sha256.Sum256(disk[at:min(at+hashBlock, len(disk))])
 		root.Write(sum[:])
 	}
 	return "sha256-4MiB:" + hex.EncodeToString(root.Sum(nil))
@@ -51,9 +51,9 @@ func TestTheContentHashIsTheDisks(t *testing.T) {
 
 // TestALargeDiskIsHashedWhileItIsWritten has more blocks than wait, of which some are zero.
 func TestALargeDiskIsHashedWhileItIsWritten(t *testing.T) {
-	content := make([]byte, 20*contentBlock+512)
+	content := make([]byte, 20*hashBlock+512)
 	for at := 0; at < len(content); at += 1 << 20 {
-		if at/contentBlock%5 != 3 {
+		if at/hashBlock%5 != 3 {
 			copy(content[at:], bytes.Repeat([]byte{byte(at >> 20)}, 70_000))
 		}
 	}
@@ -73,10 +73,10 @@ func TestALargeDiskIsHashedWhileItIsWritten(t *testing.T) {
 
 // TestABlockThatIsWrittenToAgainIsHashedAgain is what images in disorder do.
 func TestABlockThatIsWrittenToAgainIsHashedAgain(t *testing.T) {
-	disk := make([]byte, 3*contentBlock-100)
-	c := newContent(bytes.NewReader(disk))
-	buffer := make([]byte, contentBlock)
-	for i, offset := range []int64{5, contentBlock + 7, 9, contentBlock - 1} {
+	disk := make([]byte, 3*hashBlock-100)
+	c := newDiskHash(bytes.NewReader(disk))
+	buffer := make([]byte, hashBlock)
+	for i, offset := range []int64{5, hashBlock + 7, 9, hashBlock - 1} {
 		copy(disk[offset:], []byte{byte(i + 1), byte(i + 1)})
 		c.wrote(offset, 2)
 		if i == 3 {
@@ -148,11 +148,11 @@ func TestADiskThatWasGoneOnWithHasItsWholeHash(t *testing.T) {
 }
 
 func TestADiskOfTooManyBlocksHasNoHash(t *testing.T) {
-	c := newContent(bytes.NewReader(nil))
-	for b := range int64(maxContentBlocks + 1) {
-		c.wrote(b*contentBlock, 1)
+	c := newDiskHash(bytes.NewReader(nil))
+	for b := range int64(maxHashBlocks + 1) {
+		c.wrote(b*hashBlock, 1)
 	}
-	if got, err := c.finish(t.Context(), (maxContentBlocks+1)*contentBlock, false, 1); got != "" || err != nil {
+	if got, err := c.finish(t.Context(), (maxHashBlocks+1)*hashBlock, false, 1); got != "" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 }
