@@ -116,15 +116,7 @@ func runConvert(ctx context.Context, o convertOptions) error {
 
 // convert checks what can be checked without reading anything, and transfers.
 func convert(ctx context.Context, o convertOptions) (report transfer.Report, err error) {
-	checksum, err := stream.ParseChecksum(o.checksum)
-	if err != nil {
-		return report, usage("--checksum: %v", err)
-	}
-	limits, err := o.limits()
-	if err != nil {
-		return report, err
-	}
-	format, err := o.imageFormat()
+	j, err := o.job()
 	if err != nil {
 		return report, err
 	}
@@ -138,42 +130,51 @@ func convert(ctx context.Context, o convertOptions) (report transfer.Report, err
 	}
 	if kept != nil {
 		defer func() { err = o.endResumption(kept, path, report, err) }()
+		j.Checkpoint, j.Resume = kept.save, kept.checkpoint
 	}
 	makeTarget, err := o.targetMaker(path, block, kept)
 	if err != nil {
 		return report, err
 	}
-	if kept != nil && kept.checkpoint != nil {
+	if j.Resume != nil {
 		o.head = image.HeadBytes // most of the image won't be read
 	}
-	src, err := o.open()
-	if err != nil {
+	if j.Source, err = o.open(); err != nil {
 		return report, err
 	}
-	defer func() { err = firstError(err, src.Close()) }()
+	defer func() { err = firstError(err, j.Source.Close()) }()
 	shown, err := newMeter(progressMode(o.progress), o.stderr)
 	if err != nil {
 		return report, err
 	}
 	defer func() { shown.end(err == nil) }()
-	var disk target.Target
+	j.Progress = shown.progress
+	j.Make = func(size int64) (target.Target, error) {
+		disk, err := makeTarget(size)
+		if err == nil {
+			j.Target = disk
+		}
+		return disk, err
+	}
 	defer func() {
-		if disk != nil {
-			err = firstError(err, disk.Close())
+		if j.Target != nil {
+			err = firstError(err, j.Target.Close())
 		}
 	}()
-	j := transfer.Job{
-		Source: src, Checksum: checksum, Limits: limits, Format: format, Member: o.member, Progress: shown.progress, Hash: o.json, Verify: o.verify,
-		Make: func(size int64) (target.Target, error) {
-			var err error
-			disk, err = makeTarget(size)
-			return disk, err
-		},
-	}
-	if kept != nil {
-		j.Checkpoint, j.Resume = kept.save, kept.checkpoint
-	}
 	return transfer.Run(ctx, j)
+}
+
+// job is what the flags say of the transfer.
+func (o *convertOptions) job() (j transfer.Job, err error) {
+	if j.Checksum, err = stream.ParseChecksum(o.checksum); err != nil {
+		return j, usage("--checksum: %v", err)
+	}
+	if j.Limits, err = o.limits(); err != nil {
+		return j, err
+	}
+	j.Format, err = o.imageFormat()
+	j.Member, j.Hash, j.Verify = o.member, o.json, o.verify
+	return j, err
 }
 
 // endResumption removes what isn't needed any more, and tells the person what is.
@@ -229,10 +230,13 @@ func (o *convertOptions) targetMaker(path string, block bool, kept *resumption) 
 	}
 	return func(size int64) (target.Target, error) {
 		options := target.FileOptions{Path: path, SizeBytes: size, Preallocation: preallocation, Whole: true}
-		if kept != nil {
-			options.Part, options.Keep = kept.part(path), kept.checkpoint != nil
+		if kept == nil {
+			return target.OpenFile(options)
 		}
-		return target.OpenFile(options)
+		options.Part, options.Keep = kept.part(path), kept.checkpoint != nil
+		t, err := target.OpenFile(options)
+		kept.begun = kept.begun || err == nil
+		return t, err
 	}, nil
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"vmdisk.io/vmdisk/internal/image"
 	"vmdisk.io/vmdisk/internal/stream"
-	"vmdisk.io/vmdisk/internal/target"
 	"vmdisk.io/vmdisk/internal/transfer"
 )
 
@@ -28,6 +27,8 @@ type resumption struct {
 	target string // absolute
 	// checkpoint is what an earlier conversion has left; nil for nothing.
 	checkpoint *transfer.Checkpoint
+	// begun says that the unfinished target file is this conversion's.
+	begun bool
 }
 
 // resumeFile is what the file holds, as JSON.
@@ -120,16 +121,19 @@ func (r *resumption) end(path string, err error) (goesOn bool, _ error) {
 		refused  *image.Refused
 		checksum *stream.ChecksumError
 		misused  *usageError
-		to       *target.Error
 	)
-	if errors.As(err, &misused) || errors.As(err, &to) && to.Reason == target.InUse {
-		return false, nil // nothing was begun, and another conversion's state may be of use
+	if errors.As(err, &misused) {
+		return false, nil // nothing was begun, and an earlier conversion's state may be of use
 	}
 	_, statErr := os.Stat(r.path)
 	if err != nil && statErr == nil && !errors.As(err, &refused) && !errors.As(err, &checksum) {
 		return true, nil
 	}
-	for _, name := range []string{r.path, r.path + ".new", r.part(path)} {
+	names := []string{r.path, r.path + ".new"}
+	if r.begun || r.checkpoint != nil {
+		names = append(names, r.part(path))
+	}
+	for _, name := range names {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, fmt.Errorf("remove what is not needed any more: %w", err)
 		}

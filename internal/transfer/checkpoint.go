@@ -71,10 +71,10 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// version is a digest of what the source says of its version, empty where it can't be read again from the middle.
+// version is a digest of what the source says of its version, empty where the image can't be read again from the middle.
 func (t *transfer) version() string {
 	d := t.description
-	if !d.Ranges || d.Validator == "" || d.Length < 0 {
+	if !d.Ranges || d.Validator == "" || d.Length < 0 || t.packed != nil && t.wrapped() {
 		return ""
 	}
 	return digest(fmt.Sprintf("%d %s", d.Length, d.Validator))
@@ -125,7 +125,7 @@ func (t *transfer) save(mark int64) error {
 // saveLast hands over a last checkpoint of a transfer that has ended with an error, if another one may do better.
 func (t *transfer) saveLast(ctx context.Context, err error) error {
 	var from *source.Error
-	if t.Checkpoint == nil || !errors.As(err, &from) && ctx.Err() == nil {
+	if t.Checkpoint == nil || t.version() == "" || !errors.As(err, &from) && ctx.Err() == nil {
 		return nil
 	}
 	mark := t.pool.marks.reached()
@@ -158,7 +158,9 @@ func (t *transfer) resume() (io.Reader, error) {
 		return nil, err
 	}
 	switch {
-	case t.wrapped() || t.forward.Format() != c.Format || t.began != c.DiskBytes:
+	case t.wrapped():
+		t.startedOver = "what the image is packed in can't be entered in the middle"
+	case t.forward.Format() != c.Format || t.began != c.DiskBytes:
 		t.startedOver = "the checkpoint is of another image"
 	case digest(t.Target.Identity()) != c.Target:
 		t.startedOver = "the disk is not the one that was begun"

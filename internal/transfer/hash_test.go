@@ -134,7 +134,7 @@ func TestADiskThatReadsBackOtherBytesIsNotCommitted(t *testing.T) {
 func TestADiskThatWasGoneOnWithHasItsWholeHash(t *testing.T) {
 	content := imagetest.Disk()
 	disk := newVolatile(imagetest.DiskBytes)
-	last := breakOff(t, content, disk, 7<<20)
+	last := breakOff(t, brokenOff(t, content, disk, 7<<20))
 	if last == nil {
 		t.Fatal("there is no checkpoint")
 	}

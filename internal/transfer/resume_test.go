@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
@@ -105,7 +106,7 @@ func TestATransferGoesOnAfterACrash(t *testing.T) {
 			for crash, survives := range crashes {
 				for part := range int64(6) {
 					disk := newVolatile(int64(len(want)) + 8192)
-					last := breakOff(t, content, disk, int64(len(content))*(part+2)/8)
+					last := breakOff(t, brokenOff(t, content, disk, int64(len(content))*(part+2)/8))
 					if last == nil {
 						continue
 					}
@@ -131,22 +132,29 @@ func TestATransferGoesOnAfterACrash(t *testing.T) {
 	}
 }
 
-// breakOff transfers the first bytes of an image, and answers the last checkpoint.
-func breakOff(t *testing.T, content []byte, disk target.Target, after int64) (last *Checkpoint) {
+// breakOff does a transfer whose source breaks, and answers the last checkpoint.
+func breakOff(t *testing.T, j Job) (last *Checkpoint) {
 	t.Helper()
-	src := &breaking{Memory: sourcetest.Memory{Content: content}, at: after}
-	_, err := Run(t.Context(), Job{Source: src, Target: disk, Checksum: checksumOf(t, content), CheckpointBytes: 1 << 17, Checkpoint: func(c Checkpoint) error {
+	j.CheckpointBytes = 1 << 17
+	j.Checkpoint = func(c Checkpoint) error {
 		if last != nil && c.Mark <= last.Mark {
 			t.Errorf("the mark went from %d to %d", last.Mark, c.Mark)
 		}
 		last = &c
 		return nil
-	}})
+	}
+	_, err := Run(t.Context(), j)
 	var broken *source.Error
 	if !errors.As(err, &broken) {
-		t.Fatalf("broken off after %d bytes: %v", after, err)
+		t.Fatalf("it did not break off: %v", err)
 	}
 	return last
+}
+
+// brokenOff is a transfer of an image that breaks off after so many bytes.
+func brokenOff(t *testing.T, content []byte, disk target.Target, after int64) Job {
+	t.Helper()
+	return Job{Source: &breaking{sourcetest.Memory{Content: content}, after}, Target: disk, Checksum: checksumOf(t, content)}
 }
 
 // breaking is a source of which what lies at or behind an offset can't be read as a stream.
@@ -197,7 +205,7 @@ func TestWhatCannotBeGoneOnFromStartsOver(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			disk := newVolatile(imagetest.DiskBytes + 512)
-			last := breakOff(t, content, disk, 5<<20)
+			last := breakOff(t, brokenOff(t, content, disk, 5<<20))
 			if last == nil {
 				t.Fatal("there is no checkpoint")
 			}
@@ -242,6 +250,40 @@ func TestNoCheckpointIsMadeThatNobodyCouldGoOnFrom(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// TestWhatIsPackedStartsOver has an image in gzip that breaks off, and a checkpoint of the packed bytes as a raw disk.
+func TestWhatIsPackedStartsOver(t *testing.T) {
+	content := imagetest.Disk()
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Run(t.Context(), Job{
+		Source: &breaking{sourcetest.Memory{Content: packed.Bytes()}, int64(packed.Len() * 3 / 4)}, Target: newVolatile(imagetest.DiskBytes), CheckpointBytes: 1,
+		Checkpoint: func(c Checkpoint) error { t.Errorf("%+v", c); return nil },
+	})
+	var broken *source.Error
+	if !errors.As(err, &broken) {
+		t.Errorf("got %v", err)
+	}
+	disk := newVolatile(imagetest.DiskBytes)
+	last := breakOff(t, Job{Source: &breaking{sourcetest.Memory{Content: packed.Bytes()}, int64(packed.Len() * 3 / 4)}, Target: disk, Format: image.Raw})
+	if last == nil {
+		t.Fatal("there is no checkpoint")
+	}
+	report, err := Run(t.Context(), Job{Source: &sourcetest.Memory{Content: packed.Bytes()}, Target: disk, Resume: last})
+	if err != nil {
+		t.Fatal(err)
+	}
+	requireDisk(t, disk.Memory, content)
+	if diff := cmp.Diff("what the image is packed in can't be entered in the middle", report.StartedOver); diff != "" {
+		t.Error(diff)
 	}
 }
 
