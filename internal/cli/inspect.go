@@ -141,9 +141,7 @@ func (o *inspectOptions) inspect(ctx context.Context) (found inspection, err err
 		return found, err
 	}
 	unmarked := found.Format == image.Raw
-	if unmarked && img.Format() == image.VHD {
-		found.Format, found.Variant = image.VHD, "fixed" // which only its end tells
-	}
+	found.judgeEnd(img.Format())
 	found.size(img.Size())
 	data := &dataExtents{}
 	if err := image.Map(img, data.add); err != nil {
@@ -176,6 +174,7 @@ func (i *inspection) fromBeginning(ctx context.Context, in opened, member string
 	if err != nil {
 		return err
 	}
+	i.judgeEnd(f.Format())
 	i.size(f.Size())
 	return nil
 }
@@ -206,6 +205,13 @@ func (i *inspection) describe(format image.Format, head []byte) {
 	i.Variant, i.Compression = d.Variant, d.Compression
 	for _, r := range d.References {
 		i.References = append(i.References, reference(r))
+	}
+}
+
+// judgeEnd takes the format that the image turned out to have: a fixed VHD is only told by its end.
+func (i *inspection) judgeEnd(format image.Format) {
+	if i.Format == image.Raw && format == image.VHD {
+		i.Format, i.Variant = format, "fixed"
 	}
 }
 

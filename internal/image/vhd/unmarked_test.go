@@ -97,6 +97,34 @@ func answerOf(t *testing.T, view interface {
 	return answer{format: view.Format(), size: view.Size()}
 }
 
+// TestAnythingElseThanAFixedImageIsRefusedWhereOneIsAskedFor knows the end before the pass, or only then.
+func TestAnythingElseThanAFixedImageIsRefusedWhereOneIsAskedFor(t *testing.T) {
+	const room = image.HeadBytes + 4096
+	for name, test := range map[string]struct {
+		content []byte
+		want    answer
+	}{
+		"a fixed image":              {buildFixed(noise(room)), answer{format: image.VHD, size: room}},
+		"a raw disk":                 {noise(room), answer{refused: image.UnsupportedFormat}},
+		"an image with a bad footer": {buildFixed(noise(room), put32(60, typeDynamic)), answer{refused: image.CorruptImage}},
+	} {
+		for how, random := range map[string]io.ReaderAt{"with ranges": bytes.NewReader(test.content), "without": nil} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				f, err := BeginFixed(test.content[:image.HeadBytes], int64(len(test.content)), random)
+				if err == nil && f.Format() != image.VHD {
+					t.Errorf("it begins as %s", f.Format())
+				}
+				if err == nil {
+					err = f.Run(t.Context(), image.Input{Stream: bytes.NewReader(test.content)}, func(image.Piece, []byte) error { return nil })
+				}
+				if got := answerOf(t, f, err); got != test.want {
+					t.Errorf("%+v, want %+v", got, test.want)
+				}
+			})
+		}
+	}
+}
+
 // TestWhatIsKnownBeforeThePass has images whose end isn't in their head.
 func TestWhatIsKnownBeforeThePass(t *testing.T) {
 	const room = image.HeadBytes + 3*sector
