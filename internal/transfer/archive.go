@@ -34,7 +34,7 @@ func (c *Content) openArchive() error {
 	}
 	for {
 		member, err := archive.Next()
-		if err == io.EOF {
+		if err == io.EOF { //nolint:errorlint // a wrapped one is a failure
 			if wanted != "" {
 				return image.Refuse(NoDisk, "there is no file %q in the tar archive: %s", wanted, archive.Names())
 			}
@@ -69,7 +69,7 @@ func onlyDisk(archive *unpack.Archive, first string) error {
 	disks, more := []string{first}, 0
 	for {
 		member, err := archive.Next()
-		if err == io.EOF {
+		if err == io.EOF { //nolint:errorlint // a wrapped one is a failure
 			break
 		}
 		if err != nil {

@@ -187,7 +187,7 @@ type refuser struct {
 // Read implements io.Reader.
 func (r *refuser) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
-	if err != nil && err != io.EOF { // a wrapped one is a failure
+	if err != nil && err != io.EOF { //nolint:errorlint // a wrapped one is a failure
 		err = refusal(err, r.format)
 	}
 	return n, err
