@@ -68,7 +68,13 @@ func (p *pass) setL1(raw []byte) error {
 	if err != nil {
 		return err
 	}
-	t := tables{known: true, places: places}
+	there := 0
+	for _, offset := range places {
+		if offset != 0 {
+			there++
+		}
+	}
+	t := tables{known: true, places: places, numbers: make([]uint32, 0, there)}
 	for number, offset := range places {
 		if offset != 0 {
 			t.numbers = append(t.numbers, uint32(number))
