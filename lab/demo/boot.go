@@ -102,9 +102,8 @@ func bootWith(ctx context.Context, way accelerator, device string, out io.Writer
 	go func() { exited <- qemu.Wait() }()
 	verdict := awaitPrompt(ctx, way, screen, exited)
 	if !errors.Is(verdict, errExited) {
-		// Its own end is of no interest after the verdict.
-		_ = qemu.Process.Kill()
-		<-exited
+		_ = qemu.Process.Kill() // it may have ended by now
+		<-exited                //nolint:errcheck // its own end is of no interest after the verdict
 	}
 	screen.flush()
 	if verdict != nil {
