@@ -33,6 +33,8 @@ type Plan struct {
 	// Message is the whole in one sentence.
 	Message string `json:"message"`
 
+	// Placement is where the first pod that mounts the disk may run.
+	Placement Placement `json:"-"`
 	// Facts are what the plan rests on, and Remedies what could be changed, for people.
 	Facts    []Fact   `json:"-"`
 	Remedies []string `json:"-"`
@@ -72,6 +74,9 @@ func Of(request Request, cluster Cluster, options Options) Plan {
 	}
 	if v.byDefault && v.class != nil && plan.Strategy != None {
 		plan.StorageClass = v.class.Name
+	}
+	if v.class != nil {
+		plan.Placement = v.placement(plan)
 	}
 	plan.Facts = v.facts()
 	plan.Remedies = v.remedies(plan)
