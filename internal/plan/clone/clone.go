@@ -117,9 +117,9 @@ func (v view) choose() Plan {
 	return plan
 }
 
-// candidates are the driver's own ways, the wished one first. Whoever wishes for snapshots is not given a clone.
+// candidates are the driver's own ways, the wished one first. Whoever wishes for snapshots is not given a clone, and a snapshot is only restored.
 func (v view) candidates() []Strategy {
-	if v.wish.strategy == Snapshot && v.source.kind == claimSource {
+	if v.wish.strategy == Snapshot || v.source.kind == snapshotSource {
 		return []Strategy{Snapshot}
 	}
 	return []Strategy{CSIClone, Snapshot}
