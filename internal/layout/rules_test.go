@@ -75,6 +75,13 @@ func rules() []rule {
 			because:  "pod renders a job as a corev1.Pod from its arguments alone, so that a table test can compare the whole",
 		},
 		{
+			packages: []string{"internal/plan/clone/linstor"},
+			ours:     []string{"internal/plan/clone/linstor"},
+			others:   append(kubernetesTypes(), "go.yaml.in/yaml/v3"),
+			never:    effects(),
+			because:  "it reads a class's parameters as linstor-csi does, of which one is YAML; what follows from them is internal/plan/clone's",
+		},
+		{
 			packages: []string{"internal/plan/..."},
 			ours:     []string{"api/...", "internal/job", "internal/action/...", "internal/pod/...", "internal/plan/..."},
 			others:   kubernetesTypes(),

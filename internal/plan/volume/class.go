@@ -39,16 +39,16 @@ func namesOf(classes []storagev1.StorageClass) string {
 	return strings.Join(names, ", ")
 }
 
-// virtDefault is the default class for virtual machines' disks, else the cluster's default.
-func virtDefault(classes []storagev1.StorageClass) *storagev1.StorageClass {
+// VirtDefault is the default class for virtual machines' disks, else the cluster's default.
+func VirtDefault(classes []storagev1.StorageClass) *storagev1.StorageClass {
 	if c := annotated(classes, cdi.DefaultVirtClass); c != nil {
 		return c
 	}
-	return clusterDefault(classes)
+	return ClusterDefault(classes)
 }
 
-// clusterDefault is the class that Kubernetes itself would take.
-func clusterDefault(classes []storagev1.StorageClass) *storagev1.StorageClass {
+// ClusterDefault is the class that Kubernetes itself would take.
+func ClusterDefault(classes []storagev1.StorageClass) *storagev1.StorageClass {
 	return annotated(classes, cdi.DefaultClass)
 }
 

@@ -73,7 +73,7 @@ func fromClaim(pvc corev1.PersistentVolumeClaimSpec, cluster Cluster) (Volume, e
 		return Volume{}, err
 	}
 	claim := *pvc.DeepCopy()
-	class, err := classNamed(claim.StorageClassName, cluster.Classes, clusterDefault)
+	class, err := classNamed(claim.StorageClassName, cluster.Classes, ClusterDefault)
 	if err != nil {
 		return Volume{}, err
 	}
@@ -92,7 +92,7 @@ func fromStorage(storage cdiv1.StorageSpec, cluster Cluster) (Volume, error) {
 	if err != nil {
 		return Volume{}, err
 	}
-	class, err := classNamed(storage.StorageClassName, cluster.Classes, virtDefault)
+	class, err := classNamed(storage.StorageClassName, cluster.Classes, VirtDefault)
 	if err != nil {
 		return Volume{}, err
 	}

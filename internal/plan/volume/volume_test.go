@@ -226,7 +226,7 @@ func TestTheDefaultClass(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got string
-			if found := virtDefault(c.classes); found != nil {
+			if found := VirtDefault(c.classes); found != nil {
 				got = found.Name
 			}
 			if got != c.want {

@@ -1,0 +1,242 @@
+package clone
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// cluster is a small one, of a driver that says nothing of nodes: a claim "golden" with 20Gi, and a snapshot "snap" of it.
+const smallCluster = `
+apiVersion: cdi.kubevirt.io/v1beta1
+kind: StorageProfile
+metadata: {name: c}
+status: {cloneStrategy: csi-clone, claimPropertySets: [{accessModes: [ReadWriteOnce], volumeMode: Block}]}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: c, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}
+provisioner: d
+allowVolumeExpansion: true
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: storage.k8s.io/v1
+kind: CSIDriver
+metadata: {name: d}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: golden, namespace: ns}
+spec: {storageClassName: c, volumeMode: Block, volumeName: pv, resources: {requests: {storage: 20Gi}}}
+status: {phase: Bound, capacity: {storage: 20Gi}}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: pv}
+spec: {csi: {driver: d, volumeHandle: h}, claimRef: {namespace: ns, name: golden}}
+---
+apiVersion: snapshot.storage.k8s.io/v1
+kind: VolumeSnapshot
+metadata: {name: snap, namespace: ns}
+status: {boundVolumeSnapshotContentName: content, restoreSize: 20Gi}
+---
+apiVersion: snapshot.storage.k8s.io/v1
+kind: VolumeSnapshotContent
+metadata: {name: content}
+spec: {driver: d, sourceVolumeMode: Block}
+`
+
+func TestDataVolumes(t *testing.T) {
+	const storage = "storage: {resources: {requests: {storage: 20Gi}}}"
+	const claim = "source: {pvc: {namespace: ns, name: golden}}"
+	const snap = "source: {snapshot: {namespace: ns, name: snap}}"
+	clone := answer{Strategy: CSIClone, Reason: SameDriver, Fallback: HostAssisted, StorageClass: "c"}
+	restore := answer{Strategy: Snapshot, Reason: SameDriver, Fallback: HostAssisted, StorageClass: "c"}
+	grown := clone
+	grown.Expand = true
+	named := clone
+	named.StorageClass = ""
+	copied := func(r Reason) answer { return answer{Strategy: HostAssisted, Reason: r, StorageClass: "c"} }
+	waits := func(r Reason, then Strategy) answer {
+		return answer{Strategy: Wait, Reason: r, Then: then, StorageClass: "c"}
+	}
+	for name, c := range map[string]struct {
+		spec, annotations string
+		changes           []change
+		add               string
+		want              answer
+	}{
+		"a claim": {spec: storage + "\n  " + claim, want: clone},
+		"a claim of the DataVolume's own namespace": {spec: storage + "\n  source: {pvc: {name: golden}}", want: waits(SourceNotFound, "")},
+		"a larger disk":                       {spec: "storage: {resources: {requests: {storage: 30Gi}}}\n  " + claim, want: grown},
+		"no size is the source's":             {spec: "storage: {}\n  " + claim, want: clone},
+		"a class by name":                     {spec: "storage: {storageClassName: c, resources: {requests: {storage: 20Gi}}}\n  " + claim, want: named},
+		"an empty name in a storage section":  {spec: "storage: {storageClassName: '', resources: {requests: {storage: 20Gi}}}\n  " + claim, want: clone},
+		"a claim that is written out":         {spec: "pvc: {accessModes: [ReadWriteOnce], volumeMode: Block, resources: {requests: {storage: 20Gi}}}\n  " + claim, want: clone},
+		"one without a size":                  {spec: "pvc: {storageClassName: c, accessModes: [ReadWriteOnce], volumeMode: Block}\n  " + claim, want: named},
+		"one of another mode":                 {spec: "pvc: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 20Gi}}}\n  " + claim, want: copied(VolumeModeMismatch)},
+		"one that is smaller than the source": {spec: "pvc: {accessModes: [ReadWriteOnce], volumeMode: Block, resources: {requests: {storage: 19Gi}}}\n  " + claim, want: answer{Strategy: Reject, Reason: TargetSmallerThanSource, StorageClass: "c"}},
+		"one without access modes":            {spec: "pvc: {resources: {requests: {storage: 20Gi}}}\n  " + claim, want: answer{Strategy: Reject, Reason: ClaimNotValid, StorageClass: "c"}},
+		"a default for virtual machines is not for claims that are written out": {spec: "pvc: {accessModes: [ReadWriteOnce], volumeMode: Block, resources: {requests: {storage: 20Gi}}}\n  " + claim,
+			add:  "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: virt, annotations: {storageclass.kubevirt.io/is-default-virt-class: 'true'}}\nprovisioner: other",
+			want: clone},
+		"own modes need no profile": {spec: "storage: {volumeMode: Block, accessModes: [ReadWriteOnce], resources: {requests: {storage: 20Gi}}}\n  " + claim, changes: []change{{"kind: StorageProfile\nmetadata: {name: c}", "kind: StorageProfile\nmetadata: {name: x}"}},
+			want: copied(NoVolumeSnapshotClass)},
+		"it rests for its consumer": {spec: storage + "\n  " + claim, annotations: "{}", want: answer{Strategy: Wait, Reason: WaitForFirstConsumer, Then: CSIClone, RestsReady: true, StorageClass: "c"}},
+		"its claim is there":        {spec: storage + "\n  " + claim, add: "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: d, namespace: t}", want: answer{Strategy: None, Reason: DiskExists}},
+		"an http source":            {spec: storage + "\n  source: {http: {url: 'https://example.org'}}", want: answer{Strategy: None, Reason: NotAClone}},
+		"a DataSource of a claim": {spec: storage + "\n  sourceRef: {kind: DataSource, name: ds}", want: clone,
+			add: "apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataSource\nmetadata: {name: ds, namespace: t}\nspec: {source: {pvc: {namespace: ns, name: golden}}}"},
+		"a DataSource of a snapshot elsewhere": {spec: storage + "\n  sourceRef: {kind: DataSource, name: ds, namespace: ns}", want: restore,
+			add: "apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataSource\nmetadata: {name: ds, namespace: ns}\nspec: {source: {snapshot: {namespace: ns, name: snap}}}"},
+		"a DataSource that isn't there": {spec: storage + "\n  sourceRef: {kind: DataSource, name: ds}", want: waits(SourceNotFound, "")},
+		"a source of another kind":      {spec: storage + "\n  sourceRef: {kind: Other, name: ds}", want: answer{Strategy: None, Reason: NotAClone}},
+
+		"a DataSource of nothing yet": {spec: storage + "\n  sourceRef: {kind: DataSource, name: ds}", want: waits(SourceNotFound, ""),
+			add: "apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataSource\nmetadata: {name: ds, namespace: t}\nspec: {source: {}}"},
+		"one that is smaller than a filesystem's claim": {spec: "pvc: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 19Gi}}}\n  " + claim, changes: []change{{"volumeMode: Block, volumeName", "volumeName"}},
+			want: answer{Strategy: Reject, Reason: TargetSmallerThanSource, StorageClass: "c"}},
+		"one of a snapshot":            {spec: "pvc: {accessModes: [ReadWriteOnce], volumeMode: Block, resources: {requests: {storage: 20Gi}}}\n  " + snap, want: restore},
+		"a volume that names no claim": {spec: storage + "\n  " + claim, changes: []change{{", claimRef: {namespace: ns, name: golden}", ""}}, want: clone},
+		"a volume that names a claim's identity, which was not seen": {spec: storage + "\n  " + claim, changes: []change{{"name: golden}}", "name: golden, uid: u}}"}}, want: clone},
+		"a volume that names no identity":                            {spec: storage + "\n  " + claim, changes: []change{{"{name: golden, namespace", "{uid: u, name: golden, namespace"}}, want: clone},
+		"a snapshot needs no class of snapshots": {spec: storage + "\n  " + snap, want: restore,
+			add: "apiVersion: snapshot.storage.k8s.io/v1\nkind: VolumeSnapshotClass\nmetadata: {name: s}\ndriver: d"},
+		"a snapshot, where snapshots are wished for": {spec: storage + "\n  " + snap, changes: []change{{"cloneStrategy: csi-clone", "cloneStrategy: snapshot"}}, want: restore},
+
+		"a snapshot, whatever is wished for": {spec: storage + "\n  " + snap, changes: []change{{"cloneStrategy: csi-clone", "cloneStrategy: copy"}}, want: restore},
+		"a snapshot that isn't there":        {spec: storage + "\n  " + snap, changes: []change{{"name: snap,", "name: other,"}}, want: waits(SourceNotFound, "")},
+		"a snapshot that isn't ready":        {spec: storage + "\n  " + snap, changes: []change{{", restoreSize: 20Gi", ""}}, want: waits(SourceNotReady, Snapshot)},
+		"a snapshot without content":         {spec: storage + "\n  " + snap, changes: []change{{"Name: content,", "Name: other,"}}, want: waits(SourceNotReady, HostAssisted)},
+		"a snapshot that is being deleted":   {spec: storage + "\n  " + snap, changes: []change{{"{name: snap, ", "{name: snap, deletionTimestamp: '2026-11-30T00:00:00Z', "}}, want: waits(SourceNotReady, Snapshot)},
+		"a snapshot of another driver":       {spec: storage + "\n  " + snap, changes: []change{{"{driver: d, source", "{driver: e, source"}}, want: copied(DriverMismatch)},
+		"a snapshot of a filesystem":         {spec: storage + "\n  " + snap, changes: []change{{", sourceVolumeMode: Block", ""}}, want: copied(VolumeModeMismatch)},
+		"a snapshot that is larger":          {spec: storage + "\n  " + snap, changes: []change{{"restoreSize: 20Gi", "restoreSize: 21Gi"}}, want: answer{Strategy: Reject, Reason: TargetSmallerThanSource, StorageClass: "c"}},
+		"a snapshot that must grow":          {spec: "storage: {resources: {requests: {storage: 30Gi}}}\n  " + snap, changes: []change{{"allowVolumeExpansion: true", "allowVolumeExpansion: false"}}, want: copied(NoVolumeExpansion)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := smallCluster
+			for _, change := range c.changes {
+				if !strings.Contains(text, change.from) {
+					t.Fatalf("the cluster lacks %q", change.from)
+				}
+				text = strings.ReplaceAll(text, change.from, change.to)
+			}
+			if c.annotations == "" {
+				c.annotations = "{cdi.kubevirt.io/storage.bind.immediate.requested: ''}"
+			}
+			text += "---\n" + c.add + "\n---\napiVersion: cdi.kubevirt.io/v1beta1\nkind: DataVolume\nmetadata: {name: d, namespace: t, annotations: " + c.annotations + "}\nspec:\n  " + c.spec + "\n"
+			cluster := clusterOf(t, parse(t, text))
+			request, found := Named(cluster, Options{}, "t", "d")
+			if !found {
+				t.Fatal("the DataVolume is not found")
+			}
+			got := Of(request, cluster, Options{})
+			if diff := cmp.Diff(c.want, got.answer()); diff != "" || got.Refusal != "" {
+				t.Errorf("refusal %q; plan (-want +got):\n%s\n%s", got.Refusal, diff, got.Message)
+			}
+		})
+	}
+}
+
+// TestWhatIsPlanned: of what is in a file, what people ask about.
+func TestWhatIsPlanned(t *testing.T) {
+	disk := func(name, source string) string {
+		return "---\napiVersion: vmdisk.io/v1alpha1\nkind: VMDisk\nmetadata: {name: " + name + ", namespace: ns}\nspec: {source: " + source + "}\n"
+	}
+	dv := func(name, source string) string {
+		return "---\napiVersion: cdi.kubevirt.io/v1beta1\nkind: DataVolume\nmetadata: {name: " + name + ", namespace: ns}\nspec: {source: " + source + ", storage: {}}\n"
+	}
+	const http, golden = "{http: {url: 'https://example.org'}}", "{pvc: {namespace: ns, name: golden}}"
+	for name, c := range map[string]struct {
+		objects string
+		want    []string
+	}{
+		"each VMDisk, in order":                           {disk("b", "{image: {name: x}}") + disk("a", http), []string{"VMDisk ns/a", "VMDisk ns/b"}},
+		"not the DataVolume of a VMDisk":                  {disk("a", "{image: {name: x}}") + dv("a", golden), []string{"VMDisk ns/a"}},
+		"a DataVolume that is made from another volume":   {disk("a", "{image: {name: x}}") + dv("b", golden), []string{"DataVolume ns/b", "VMDisk ns/a"}},
+		"not the one that it is made from":                {dv("b", "{pvc: {namespace: ns, name: c}}") + dv("c", golden), []string{"DataVolume ns/b"}},
+		"not one from elsewhere, where there are others":  {dv("b", golden) + dv("c", http), []string{"DataVolume ns/b"}},
+		"one from elsewhere, where there is nothing else": {dv("c", http), []string{"DataVolume ns/c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, r := range All(clusterOf(t, parse(t, c.objects)), Options{}) {
+				got = append(got, r.String())
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestNamed: a name is looked for in its namespace only, first among VMDisks.
+func TestNamed(t *testing.T) {
+	cluster := clusterOf(t, parse(t, "kind: VMDisk\nmetadata: {name: a, namespace: ns}\n---\nkind: VMDisk\nmetadata: {name: b, namespace: other}\n---\nkind: DataVolume\nmetadata: {name: b, namespace: ns}\n"))
+	for name, want := range map[string]string{"a": "VMDisk ns/a", "b": "DataVolume ns/b", "c": ""} {
+		got := ""
+		if r, found := Named(cluster, Options{}, "ns", name); found {
+			got = r.String()
+		}
+		if got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestAdmission(t *testing.T) {
+	type told struct {
+		Strategy Strategy
+		Refused  bool
+		Says     bool
+	}
+	refusing := Policy{Engine: EngineVMDisk, Refuses: true}
+	for name, c := range map[string]struct {
+		base   string
+		policy Policy
+		want   told
+	}{
+		"a finding is refused by the refusing policy": {"R1-01", refusing, told{Reject, true, true}},
+		"and warned of by the other":                  {"R1-01", Policy{}, told{HostAssisted, false, true}},
+		"no finding is let in by either":              {"L1-01a", refusing, told{CSIClone, false, false}},
+		"and not spoken of":                           {"L1-01a", Policy{}, told{CSIClone, false, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := variant{base: c.base}.example(t)
+			cluster, o := clusterOf(t, e.objects(t)), e.options(t)
+			o.Policy = c.policy
+			p := Of(All(cluster, o)[0], cluster, o)
+			a := p.Admission(c.policy)
+			if diff := cmp.Diff(c.want, told{p.Strategy, a.Refused, a.Message != ""}); diff != "" {
+				t.Errorf("(-want +got):\n%s\n%s", diff, a.Message)
+			}
+		})
+	}
+}
+
+func TestAdd(t *testing.T) {
+	for name, c := range map[string]struct {
+		object map[string]any
+		read   bool
+		fails  string
+	}{
+		"another kind is not read":  {map[string]any{"kind": "Secret"}, false, ""},
+		"what has no kind neither":  {map[string]any{}, false, ""},
+		"what is broken is named":   {map[string]any{"kind": "Node", "metadata": map[string]any{"name": "n"}, "spec": 1}, true, "read Node n: "},
+		"and if it has no metadata": {map[string]any{"kind": "Node", "spec": 1}, true, "read Node <nil>: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var cluster Cluster
+			read, err := cluster.Add(c.object)
+			failed := ""
+			if err != nil {
+				failed = err.Error()
+			}
+			if read != c.read || !strings.HasPrefix(failed, c.fails) || (failed == "") != (c.fails == "") || len(cluster.Nodes) > 0 {
+				t.Errorf("read %v, want %v; error %q, want %q", read, c.read, failed, c.fails)
+			}
+		})
+	}
+}
