@@ -77,7 +77,7 @@ lab-status: go ## Show what runs in the lab, and how to use it
 deploy: go ## Build vmdisk and install it in the lab, or bring it up to date there
 	$(LAB) deploy
 
-bench: build ## Compare vmdisk with CDI's path and qemu-img, in one run; BENCH=quick (about 10 minutes, and once as long to make images) or full
+bench: build ## Compare vmdisk with CDI's path and qemu-img, in one run; BENCH=quick (about 8 minutes, and once 10 to make images) or full
 	$(LAB) bench $(BENCH)
 
 bench-go: go ## Run the Go benchmarks of the data plane's parts

@@ -121,7 +121,7 @@ func (b *bench) run(ctx context.Context, groups []group) (err error) {
 	for _, g := range groups {
 		failures = append(failures, b.measure(ctx, g, measured))
 		if ctx.Err() != nil {
-			return errors.Join(append(failures, context.Cause(ctx))...)
+			return context.Cause(ctx)
 		}
 		printGroup(b.Out, g, measured)
 	}
