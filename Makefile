@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all test-unit test-apiserver test-e2e lint generate verify lab-up lab-down lab-status deploy \
-	bench fuzz build image manifests clean go
+	bench bench-go fuzz build image manifests clean go
 
 # IMAGE is the name that `make image` and `make manifests` give the image. The lab names its own.
 IMAGE ?= vmdisk:latest
@@ -10,6 +10,8 @@ IMAGE ?= vmdisk:latest
 DIST ?= dist
 # FUZZTIME is how long `make fuzz` spends on each target.
 FUZZTIME ?= 30s
+# BENCH is the suite that `make bench` runs, with its flags: "full", or "quick --only 'qcow2|networks' --rounds 5".
+BENCH ?= quick
 
 help: ## List the tasks
 	@echo "make demo and make test are the two to begin with. Both need a Debian machine, root and Go, and no cluster."
@@ -75,7 +77,10 @@ lab-status: go ## Show what runs in the lab, and how to use it
 deploy: go ## Build vmdisk and install it in the lab, or bring it up to date there
 	$(LAB) deploy
 
-bench: go ## Run the benchmarks of the data plane
+bench: build ## Compare vmdisk with CDI's path and qemu-img, in one run; BENCH=quick (about 10 minutes, and once as long to make images) or full
+	$(LAB) bench $(BENCH)
+
+bench-go: go ## Run the Go benchmarks of the data plane's parts
 	go test -run '^$$' -bench . -benchmem ./internal/...
 
 fuzz: go ## Fuzz everything that reads untrusted bytes, FUZZTIME (30s) each

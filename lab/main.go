@@ -64,6 +64,7 @@ func command() *cobra.Command {
 		},
 	)
 	root.AddCommand(productCommands()...)
+	root.AddCommand(benchCommand())
 	return root
 }
 

@@ -27,6 +27,8 @@ type convertOptions struct {
 	checksum      string
 	preallocation string
 	targetZeroed  bool
+	verify        bool
+	resume        string
 	progress      string
 	json          bool
 	stdout        io.Writer
@@ -43,7 +45,8 @@ TARGET is a file, which appears under its name only when it is complete, or a bl
 is filled to its end: what lies behind the image's disk becomes zero.` + exitHelp(),
 		Example: `  vmdisk convert https://example.com/debian.qcow2 debian.raw
   vmdisk convert --checksum sha256:… debian.qcow2 /dev/vg/debian
-  xz -dc disk.raw.xz | vmdisk convert - disk.raw`,
+  vmdisk convert --member box-disk1.vmdk box.ova disk.raw
+  curl -s https://example.com/disk.raw.zst | vmdisk convert - disk.raw`,
 		Args: arguments("SOURCE", "TARGET"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.source, o.target = args[0], args[1]
@@ -52,10 +55,13 @@ is filled to its end: what lies behind the image's disk becomes zero.` + exitHel
 		},
 	}
 	o.addFlags(cmd)
+	o.addMemberFlag(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.checksum, "checksum", "", "what the source's bytes, as they are served, must hash to: ALG:HEX, where ALG is md5, sha1, sha256 or sha512")
 	f.StringVar(&o.preallocation, "preallocation", "off", "space that the target takes beforehand: off, falloc (allocated) or full (written)")
 	f.BoolVar(&o.targetZeroed, "target-zeroed", false, "the target device is known to read as zeros, so that its holes need nothing; wrong data are what you get where that isn't true")
+	f.BoolVar(&o.verify, "verify", false, "read the disk back from its storage at the end, and fail where it isn't what was written")
+	f.StringVar(&o.resume, "resume", "", "file that keeps how far the conversion has come, so that the same command goes on there after it was stopped, by whatever; it is removed at the end")
 	f.StringVar(&o.progress, "progress", string(progressAuto), "what shows progress, on standard error: auto (a bar on a terminal), bar, json or none")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON on standard output, also after a failure")
 	return cmd
@@ -66,12 +72,19 @@ type convertResult struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
 	// Format is the image's format, empty where it is not known.
-	Format       image.Format `json:"format,omitempty"`
-	VirtualBytes int64        `json:"virtualBytes"`
-	ReadBytes    int64        `json:"readBytes"`
-	WrittenBytes int64        `json:"writtenBytes"`
-	Seconds      float64      `json:"seconds"`
-	ExitCode     int          `json:"exitCode"`
+	Format image.Format `json:"format,omitempty"`
+	// Wrappers are what the image is packed in, outermost first.
+	Wrappers     []image.Format `json:"wrappers,omitempty"`
+	VirtualBytes int64          `json:"virtualBytes"`
+	ReadBytes    int64          `json:"readBytes"`
+	WrittenBytes int64          `json:"writtenBytes"`
+	// ContentHash names the disk's content; see transfer.Report.
+	ContentHash string `json:"contentHash,omitempty"`
+	// ResumedAt is the offset in the image where an earlier conversion was gone on with; StartedOver says why it wasn't.
+	ResumedAt   int64   `json:"resumedAt,omitempty"`
+	StartedOver string  `json:"startedOver,omitempty"`
+	Seconds     float64 `json:"seconds"`
+	ExitCode    int     `json:"exitCode"`
 	// Message says what went wrong; empty where nothing did.
 	Message string `json:"message,omitempty"`
 }
@@ -88,8 +101,9 @@ func runConvert(ctx context.Context, o convertOptions) error {
 		return err
 	}
 	r := convertResult{
-		Source: report.Source, Target: o.target, Format: report.Format, VirtualBytes: report.VirtualBytes,
-		ReadBytes: report.ReadBytes, WrittenBytes: report.WrittenBytes, Seconds: time.Since(started).Seconds(), ExitCode: exitCode(err),
+		Source: report.Source, Target: o.target, Format: report.Format, Wrappers: report.Wrappers, VirtualBytes: report.VirtualBytes,
+		ReadBytes: report.ReadBytes, WrittenBytes: report.WrittenBytes, ContentHash: report.ContentHash,
+		ResumedAt: report.ResumedAt, StartedOver: report.StartedOver, Seconds: time.Since(started).Seconds(), ExitCode: exitCode(err),
 	}
 	if err != nil {
 		r.Message = explain(err)
@@ -114,9 +128,23 @@ func convert(ctx context.Context, o convertOptions) (report transfer.Report, err
 	if err != nil {
 		return report, err
 	}
-	makeTarget, err := o.chooseTarget()
+	path, block, err := o.targetPath()
 	if err != nil {
 		return report, err
+	}
+	kept, err := openResumption(o.resume, path)
+	if err != nil {
+		return report, err
+	}
+	if kept != nil {
+		defer func() { err = o.endResumption(kept, path, report, err) }()
+	}
+	makeTarget, err := o.targetMaker(path, block, kept)
+	if err != nil {
+		return report, err
+	}
+	if kept != nil && kept.checkpoint != nil {
+		o.head = image.HeadBytes // most of the image won't be read
 	}
 	src, err := o.open()
 	if err != nil {
@@ -134,47 +162,77 @@ func convert(ctx context.Context, o convertOptions) (report transfer.Report, err
 			err = firstError(err, disk.Close())
 		}
 	}()
-	return transfer.Run(ctx, transfer.Job{
-		Source: src, Checksum: checksum, Limits: limits, Format: format, Progress: shown.progress,
+	j := transfer.Job{
+		Source: src, Checksum: checksum, Limits: limits, Format: format, Member: o.member, Progress: shown.progress, Hash: o.json, Verify: o.verify,
 		Make: func(size int64) (target.Target, error) {
 			var err error
 			disk, err = makeTarget(size)
 			return disk, err
 		},
-	})
+	}
+	if kept != nil {
+		j.Checkpoint, j.Resume = kept.save, kept.checkpoint
+	}
+	return transfer.Run(ctx, j)
 }
 
-// chooseTarget looks at what TARGET names and answers what makes a target of it. Nothing is changed yet.
-func (o *convertOptions) chooseTarget() (func(size int64) (target.Target, error), error) {
-	preallocation, ok := map[string]target.Preallocation{"off": target.Sparse, "falloc": target.Falloc, "full": target.Full}[o.preallocation]
-	if !ok {
-		return nil, usage("--preallocation is %q: off, falloc and full are possible", o.preallocation)
+// endResumption removes what isn't needed any more, and tells the person what is.
+func (o *convertOptions) endResumption(kept *resumption, path string, report transfer.Report, err error) error {
+	if report.StartedOver != "" {
+		fmt.Fprintf(o.stderr, "vmdisk: started over: %s\n", report.StartedOver)
 	}
+	goesOn, endErr := kept.end(path, err)
+	if goesOn {
+		fmt.Fprintln(o.stderr, "vmdisk: the same command goes on from where this one has come")
+	}
+	return firstError(err, endErr)
+}
+
+// targetPath looks at what TARGET names, and answers its path and whether it is a block device.
+func (o *convertOptions) targetPath() (path string, block bool, err error) {
 	if o.target == "" || o.target == "-" {
-		return nil, usage("TARGET is %q: name a file or a block device; a disk with holes can't be written to standard output", o.target)
+		return "", false, usage("TARGET is %q: name a file or a block device; a disk with holes can't be written to standard output", o.target)
 	}
-	path, err := resolve(o.target)
+	path, err = resolve(o.target)
 	if err != nil {
-		return nil, err
+		return "", false, err
 	}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		return path, false, nil
 	case err != nil:
-		return nil, usage("TARGET %s: %v", o.target, err)
+		return "", false, usage("TARGET %s: %v", o.target, err)
 	case o.isSource(info):
-		return nil, usage("SOURCE and TARGET are the same: writing %s would destroy what is read", o.target)
+		return "", false, usage("SOURCE and TARGET are the same: writing %s would destroy what is read", o.target)
 	case info.IsDir():
-		return nil, usage("TARGET %s is a directory: name a file in it", o.target)
+		return "", false, usage("TARGET %s is a directory: name a file in it", o.target)
 	case info.Mode()&fs.ModeDevice != 0 && info.Mode()&fs.ModeCharDevice == 0:
-		return func(int64) (target.Target, error) {
-			return target.OpenBlock(target.BlockOptions{Path: path, SizeBytes: target.Unknown, Preallocation: preallocation, Zeroed: o.targetZeroed, Exclusive: true})
-		}, nil
+		return path, true, nil
 	case !info.Mode().IsRegular():
-		return nil, usage("TARGET %s is neither a file nor a block device", o.target)
+		return "", false, usage("TARGET %s is neither a file nor a block device", o.target)
+	}
+	return path, false, nil
+}
+
+// targetMaker answers what makes the target. Nothing is changed yet.
+func (o *convertOptions) targetMaker(path string, block bool, kept *resumption) (func(size int64) (target.Target, error), error) {
+	preallocation, ok := map[string]target.Preallocation{"off": target.Sparse, "falloc": target.Falloc, "full": target.Full}[o.preallocation]
+	if !ok {
+		return nil, usage("--preallocation is %q: off, falloc and full are possible", o.preallocation)
+	}
+	if block {
+		zeroed := o.targetZeroed && (kept == nil || kept.checkpoint == nil) // an earlier conversion has written to it
+		return func(int64) (target.Target, error) {
+			return target.OpenBlock(target.BlockOptions{Path: path, SizeBytes: target.Unknown, Preallocation: preallocation, Zeroed: zeroed, Exclusive: true})
+		}, nil
 	}
 	return func(size int64) (target.Target, error) {
-		return target.OpenFile(target.FileOptions{Path: path, SizeBytes: size, Preallocation: preallocation, Whole: true})
+		options := target.FileOptions{Path: path, SizeBytes: size, Preallocation: preallocation, Whole: true}
+		if kept != nil {
+			options.Part, options.Keep = kept.part(path), kept.checkpoint != nil
+		}
+		return target.OpenFile(options)
 	}, nil
 }
 

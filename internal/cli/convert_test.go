@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -115,6 +116,16 @@ func TestARawDiskFromAPipeIsAsLongAsItWas(t *testing.T) {
 	requireDisk(t, target, append(disk, make([]byte, 512-len(disk)%512)...))
 }
 
+// treeHash is the hash of a disk's content, in the simplest way.
+func treeHash(disk []byte) string {
+	root := sha256.New()
+	for block := range slices.Chunk(disk, 4<<20) {
+		leaf := sha256.Sum256(block)
+		root.Write(leaf[:])
+	}
+	return fmt.Sprintf("sha256-4MiB:%x", root.Sum(nil))
+}
+
 func TestTheResultIsPrintedAsJSON(t *testing.T) {
 	dir := t.TempDir()
 	path, disk := imagetest.Make(t, dir, imagetest.Recipe{Compressed: true})
@@ -127,7 +138,7 @@ func TestTheResultIsPrintedAsJSON(t *testing.T) {
 		source string
 		want   convertResult
 	}{
-		"after success": {path, convertResult{Source: path, Target: target, Format: "qcow2", VirtualBytes: int64(len(disk)), ReadBytes: info.Size()}},
+		"after success": {path, convertResult{Source: path, Target: target, Format: "qcow2", VirtualBytes: int64(len(disk)), ReadBytes: info.Size(), ContentHash: treeHash(disk)}},
 		"after failure": {dir + "/none", convertResult{Target: target, ExitCode: 4, Message: "there is no file " + dir + "/none"}},
 	}
 	for name, test := range tests {
@@ -137,10 +148,10 @@ func TestTheResultIsPrintedAsJSON(t *testing.T) {
 			if err := json.Unmarshal([]byte(got.Stdout), &result); err != nil {
 				t.Fatalf("%q: %v", got.Stdout, err)
 			}
-			if diff := cmp.Diff(test.want, result, cmpopts.IgnoreFields(convertResult{}, "Seconds", "WrittenBytes")); diff != "" {
+			if diff := cmp.Diff(test.want, result, cmpopts.IgnoreFields(convertResult{}, "Seconds", "WrittenBytes", "ContentHash")); diff != "" {
 				t.Error(diff)
 			}
-			if (result.WrittenBytes > 0) != (got.Code == 0) || got.Code != result.ExitCode {
+			if (result.WrittenBytes > 0) != (got.Code == 0) || (result.ContentHash != "") != (got.Code == 0) || got.Code != result.ExitCode {
 				t.Errorf("%d bytes written, exit code %d", result.WrittenBytes, got.Code)
 			}
 		})
@@ -228,7 +239,7 @@ func TestExitCodes(t *testing.T) {
 		"another progress":           {[]string{"--progress", "some", path, target}, want{2, `--progress is "some": auto, bar, json and none are possible`}},
 		"a scheme that isn't served": {[]string{"ftp://host/disk", target}, want{2, `"ftp://host/disk" is not an http or https URL`}},
 		"a header that is none":      {[]string{"--header", "x", server.URL, target}, want{2, `extra header 1 is not of the form "Name: value"`}},
-		"authorities that are none":  {[]string{"--cacert", page, server.URL, target}, want{2, fmt.Sprintf("there is no certificate in PEM form in %q", page)}},
+		"authorities that are none":  {[]string{"--cacert", page, server.URL, target}, want{2, fmt.Sprintf("%q holds no certificate in PEM form", page)}},
 		"standard output":            {[]string{path, "-"}, want{2, `TARGET is "-": name a file or a block device; a disk with holes can't be written to standard output`}},
 		"a directory as the target":  {[]string{path, dir}, want{2, "TARGET " + dir + " is a directory: name a file in it"}},
 		"a target in no directory":   {[]string{path, dir + "/no/disk"}, want{2, "TARGET " + dir + "/no/disk: there is no directory " + dir + "/no"}},

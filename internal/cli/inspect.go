@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +16,7 @@ import (
 	"vmdisk.io/vmdisk/internal/image/formats"
 	"vmdisk.io/vmdisk/internal/plan/volume"
 	"vmdisk.io/vmdisk/internal/stream"
+	"vmdisk.io/vmdisk/internal/transfer"
 )
 
 // inspectOptions are the arguments and flags of "vmdisk inspect".
@@ -38,6 +40,7 @@ func newInspectCommand() *cobra.Command {
 		},
 	}
 	o.addFlags(cmd)
+	o.addMemberFlag(cmd)
 	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
 	return cmd
 }
@@ -46,11 +49,13 @@ func newInspectCommand() *cobra.Command {
 type inspection struct {
 	Source string `json:"source"`
 	// Bytes is the image's own length; -1 where the source doesn't tell.
-	Bytes       int64        `json:"bytes"`
-	Format      image.Format `json:"format"`
-	Variant     string       `json:"variant,omitempty"`
-	Compression string       `json:"compression,omitempty"`
-	References  []reference  `json:"references,omitempty"`
+	Bytes int64 `json:"bytes"`
+	// Wrappers are what the image is packed in, outermost first.
+	Wrappers    []image.Format `json:"wrappers,omitempty"`
+	Format      image.Format   `json:"format"`
+	Variant     string         `json:"variant,omitempty"`
+	Compression string         `json:"compression,omitempty"`
+	References  []reference    `json:"references,omitempty"`
 	// VirtualBytes is the disk's length; -1 where only the end of the stream tells.
 	VirtualBytes int64 `json:"virtualBytes,omitempty"`
 	// Data is missing where the tables can't be read.
@@ -120,17 +125,24 @@ func (o *inspectOptions) inspect(ctx context.Context) (found inspection, err err
 	defer func() { err = firstError(in.named(err), in.source.Close()) }()
 	found.Source, found.Bytes = in.description.Name, in.description.Length
 	if !in.description.Ranges {
-		return found, found.fromBeginning(ctx, in)
+		return found, found.fromBeginning(ctx, in, o.member)
 	}
 	tables := formats.NewTables(in.anywhere(ctx))
 	head, err := headOf(io.NewSectionReader(tables, 0, in.description.Length))
 	if err != nil {
 		return found, fmt.Errorf("read %s: %w", found.Source, err)
 	}
+	if in.format != image.Raw && transfer.IsWrapper(image.Detect(head)) || o.member != "" {
+		return found, found.fromBeginning(ctx, in, o.member)
+	}
 	found.describe(in.format, head)
 	img, err := formats.OpenAs(in.format, in.withHoles(tables), in.description.Length, in.limits)
 	if err != nil {
 		return found, err
+	}
+	unmarked := found.Format == image.Raw
+	if unmarked && img.Format() == image.VHD {
+		found.Format, found.Variant = image.VHD, "fixed" // which only its end tells
 	}
 	found.size(img.Size())
 	data := &dataExtents{}
@@ -139,25 +151,28 @@ func (o *inspectOptions) inspect(ctx context.Context) (found inspection, err err
 	}
 	found.Data = data
 	found.Forward = &forwardPass{Possible: true}
-	if img.Format() != image.Raw {
+	if !unmarked {
 		found.Forward.MemoryBytes, found.Forward.Possible, err = tables.ForwardMemory(ctx, head, in.description.Length, in.limits)
 	}
 	return found, err
 }
 
-// fromBeginning takes what the beginning tells, of a source that can't be read at any place.
-func (i *inspection) fromBeginning(ctx context.Context, in opened) (err error) {
+// fromBeginning takes what the beginning tells, of an image that can't be read at any place: its source can't be, or it is
+// packed.
+func (i *inspection) fromBeginning(ctx context.Context, in opened, member string) (err error) {
 	body, err := in.source.Open(ctx, 0, -1)
 	if err != nil {
 		return err
 	}
 	defer func() { err = firstError(err, body.Close()) }()
-	head, err := headOf(body)
+	content, err := transfer.Unwrap(body, transfer.Wrapping{Length: in.description.Length, Format: in.format, Member: member, Limits: in.limits})
+	defer func() { err = firstError(err, content.Close()) }()
+	i.Wrappers = content.Wrappers
 	if err != nil {
 		return fmt.Errorf("read %s: %w", i.Source, err)
 	}
-	i.describe(in.format, head)
-	f, err := formats.BeginAs(in.format, head, in.description.Length, in.limits)
+	i.describe(in.format, content.Head)
+	f, err := formats.BeginAs(in.format, formats.Beginning{Head: content.Head, Length: content.Length}, in.limits)
 	if err != nil {
 		return err
 	}
@@ -227,6 +242,9 @@ func (i inspection) print(o inspectOptions) error {
 		fmt.Fprintf(&text, "%-13s %s\n", name+":", fmt.Sprintf(format, args...))
 	}
 	line("source", "%s", i.Source)
+	if len(i.Wrappers) > 0 {
+		line("packed in", "%s", strings.Trim(fmt.Sprint(i.Wrappers), "[]"))
+	}
 	line("format", "%s", i.Format)
 	if i.Variant != "" {
 		line("variant", "%s", i.Variant)

@@ -167,7 +167,12 @@ func TestInspectTellsOfEachFormat(t *testing.T) {
 		"a dynamic vhdx": {create("dynamic.vhdx", "vhdx", "size=9M,block_size=1M"), told{Format: "vhdx", Variant: "dynamic, blocks of 1048576 bytes, sectors of 512 bytes"}},
 		"a vhdx with a large log": {create("log.vhdx", "vhdx", "size=9M,block_size=1M,log_size=4M"),
 			told{Format: "vhdx", Variant: "dynamic, blocks of 1048576 bytes, sectors of 512 bytes"}},
-		"a fixed vhdx": {create("fixed.vhdx", "vhdx", "size=9M,block_size=1M,subformat=fixed"), told{Format: "vhdx", Variant: "fixed, blocks of 1048576 bytes, sectors of 512 bytes"}},
+		"a fixed vhdx":      {create("fixed.vhdx", "vhdx", "size=9M,block_size=1M,subformat=fixed"), told{Format: "vhdx", Variant: "fixed, blocks of 1048576 bytes, sectors of 512 bytes"}},
+		"a dynamic vhd":     {create("dynamic.vhd", "vpc", "size=9M,force_size=on"), told{Format: "vhd", Variant: "dynamic, blocks of 2097152 bytes"}},
+		"a fixed vhd":       {create("fixed.vhd", "vpc", "size=9M,force_size=on,subformat=fixed"), told{Format: "vhd", Variant: "fixed"}},
+		"a dynamic vdi":     {create("dynamic.vdi", "vdi", "size=9M"), told{Format: "vdi", Variant: "dynamic, blocks of 1048576 bytes"}},
+		"a static vdi":      {create("static.vdi", "vdi", "size=9M,static=on"), told{Format: "vdi", Variant: "static, blocks of 1048576 bytes"}},
+		"a vdi of a parent": {childVDI(t), told{Format: "vdi", Variant: "differences, blocks of 1048576 bytes", References: []reference{{"parent", "00000001-0000-0000-0000-000000000000"}}, Refused: image.BackingFile}},
 		"an external data file": {create("data.qcow2", "qcow2", "size=9M,data_file="+dir+"/data.raw"),
 			told{Format: "qcow2", Variant: "version 3, clusters of 65536 bytes", Compression: "zlib", References: []reference{{"data file", dir + "/data.raw"}}, Refused: image.DataFile}},
 	}
@@ -191,6 +196,19 @@ func TestInspectTellsOfEachFormat(t *testing.T) {
 	}
 }
 
+// childVDI is an image of differences.
+func childVDI(t *testing.T) string {
+	t.Helper()
+	path, _ := imagetest.MakeAs(t, t.TempDir(), "vdi", imagetest.Recipe{Empty: true})
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[0x4c] = 4  // its type
+	content[0x1a8] = 1 // of its parent's identifier
+	return write(t, string(content))
+}
+
 // TestInspectTellsWhatOnePassTakes compares with what converting from a pipe really takes.
 func TestInspectTellsWhatOnePassTakes(t *testing.T) {
 	qcow2 := func(r imagetest.Recipe) string {
@@ -199,6 +217,8 @@ func TestInspectTellsWhatOnePassTakes(t *testing.T) {
 	}
 	vhdx, _ := imagetest.MakeAs(t, t.TempDir(), "vhdx", imagetest.Recipe{Options: "block_size=1M"})
 	vmdk, _ := imagetest.MakeAs(t, t.TempDir(), "vmdk", imagetest.Recipe{Options: "subformat=streamOptimized"})
+	vhd, _ := imagetest.MakeAs(t, t.TempDir(), "vpc", imagetest.Recipe{Options: "force_size=on"})
+	vdi, _ := imagetest.MakeAs(t, t.TempDir(), "vdi", imagetest.Recipe{})
 	tests := map[string]struct {
 		path string
 		want forwardPass
@@ -207,6 +227,8 @@ func TestInspectTellsWhatOnePassTakes(t *testing.T) {
 		"tables last":           {qcow2(imagetest.Recipe{Options: "cluster_size=512,preallocation=full", Empty: true, Steps: []string{"resize 64M"}}), forwardPass{true, 16 << 20}},
 		"vhdx":                  {vhdx, forwardPass{true, 4 << 20}},
 		"stream-optimized vmdk": {vmdk, forwardPass{true, 1 << 20}},
+		"dynamic vhd":           {vhd, forwardPass{true, 1 << 20}},
+		"vdi":                   {vdi, forwardPass{true, 1 << 20}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

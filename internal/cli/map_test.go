@@ -89,6 +89,24 @@ func TestMapsTheHolesOfAFile(t *testing.T) {
 	}
 }
 
+// TestMapsBlocksAsQEMUDoes has formats whose images are made of blocks of one size.
+func TestMapsBlocksAsQEMUDoes(t *testing.T) {
+	steps := []string{"io write -P 1 6M 1k", "io write -P 2 0 2M", "io write -P 3 7M 1k", "io write -P 4 3M 512"}
+	for name, test := range map[string]struct{ format, options string }{
+		"dynamic vhd": {"vpc", "force_size=on"},
+		"dynamic vdi": {"vdi", "static=off"},
+		"static vdi":  {"vdi", "static=on"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, _ := imagetest.MakeAs(t, t.TempDir(), test.format, imagetest.Recipe{Options: test.options, Empty: true, Steps: steps})
+			got := runHere(t, nil, "map", "-o", "json", path)
+			if diff := cmp.Diff(qemuMap(t, test.format, path), parseMap(t, got.Stdout)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestMapForPeopleAndItsRefusals(t *testing.T) {
 	dir := t.TempDir()
 	path, _ := imagetest.Make(t, dir, imagetest.Recipe{Empty: true, Steps: []string{"io write -P 1 128k 128k", "io write -c -P 1 1M 64k"}})

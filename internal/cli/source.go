@@ -31,6 +31,7 @@ const minMemory = 1 << 20
 type sourceOptions struct {
 	source  string // path, URL, or standardInput
 	format  string
+	member  string
 	memory  string
 	cacerts []string
 	headers []string
@@ -101,9 +102,15 @@ func (o *sourceOptions) addFlags(cmd *cobra.Command) {
 	f.StringArrayVar(&o.headers, "header", nil, "header to send with each request, 'Name: value', to the URL's own host only (may be given several times)")
 }
 
+// addMemberFlag is for the commands that read a packed image.
+func (o *sourceOptions) addMemberFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.member, "member", "", "the disk's file in a tar archive or OVA, by its name there (default: the only file that is a disk)")
+}
+
 // sourceHelp says what SOURCE can be.
 const sourceHelp = `SOURCE is a path, an http or https URL, or - for standard input. A user and password for a server are
-part of its URL. What an image refers to is never opened.`
+part of its URL. An image may be packed with gzip, xz, zstd, bzip2 or tar (as an OVA is), also one in
+the other. What an image refers to is never opened.`
 
 // limits are the limits that hold for the image.
 func (o *sourceOptions) limits() (image.Limits, error) {

@@ -71,6 +71,14 @@ type Forward interface {
 	Run(ctx context.Context, in Input, sink Sink) error
 }
 
+// AtLeast is the length in bytes that f's disk has for certain: its Size, or where that is Unknown, what is known of it.
+func AtLeast(f Forward) int64 {
+	if partly, ok := f.(interface{ Least() int64 }); ok && f.Size() == Unknown {
+		return partly.Least()
+	}
+	return max(f.Size(), 0)
+}
+
 // Input is what a forward pass reads from.
 type Input struct {
 	// Stream is the image from its first byte, header included, or from the one at Start.

@@ -30,6 +30,8 @@ type Spec struct {
 	Attempt int    `json:"attempt"`
 	Source  Source `json:"source"`
 	Target  Target `json:"target"`
+	// Checkpoint is the newest one that an earlier attempt for the same claim has told, to go on from; empty for none.
+	Checkpoint string `json:"checkpoint,omitempty"`
 }
 
 // Source says where the bytes come from. Exactly one member is set.
@@ -120,6 +122,15 @@ type Result struct {
 	WrittenBytes int64 `json:"writtenBytes,omitempty"`
 	// RetryAfterSeconds is how long the source asked to be left alone (RFC 9110, section 10.2.3); 0: it did not say.
 	RetryAfterSeconds int64 `json:"retryAfterSeconds,omitempty"`
+	// Checkpoint is how far the attempt has come, for the next one's Spec, in the worker's own words: nobody else reads it. It is
+	// shorter than a KiB. Empty where nothing can be gone on from.
+	Checkpoint string `json:"checkpoint,omitempty"`
+	// ResumedAt is the offset in the image where an earlier attempt was gone on with; 0: it began at the beginning.
+	ResumedAt int64 `json:"resumedAt,omitempty"`
+	// StartedOver says why the Spec's Checkpoint was not gone on from.
+	StartedOver string `json:"startedOver,omitempty"`
+	// ContentHash names the content of the disk inside the image, "sha256-4MiB:hex": SHA-256 over the SHA-256 of each 4 MiB.
+	ContentHash string `json:"contentHash,omitempty"`
 }
 
 // Progress is one line of a worker's log.
@@ -128,6 +139,8 @@ type Progress struct {
 	// disk's. TotalBytes 0: not known yet.
 	DoneBytes  int64 `json:"doneBytes"`
 	TotalBytes int64 `json:"totalBytes"`
+	// Checkpoint is the newest one; see Result.
+	Checkpoint string `json:"checkpoint,omitempty"`
 }
 
 // progressLine is how a Progress stands in the log, so that it can't be taken for anything else.
@@ -139,7 +152,7 @@ type progressLine struct {
 func (p Progress) Line() string {
 	b, err := json.Marshal(progressLine{&p})
 	if err != nil {
-		panic(err) // two integers always encode
+		panic(err) // integers and a string always encode
 	}
 	return string(b)
 }

@@ -66,7 +66,7 @@ func TestParseResultOfAKilledWorker(t *testing.T) {
 }
 
 func TestProgressLines(t *testing.T) {
-	want := Progress{DoneBytes: 5, TotalBytes: 20}
+	want := Progress{DoneBytes: 5, TotalBytes: 20, Checkpoint: `{"mark":5}`}
 	if got, ok := ParseProgress(want.Line()); !ok || got != want {
 		t.Errorf("got %+v, %v", got, ok)
 	}
@@ -83,10 +83,10 @@ func TestPercent(t *testing.T) {
 		want float64
 		ok   bool
 	}{
-		"a quarter":                {Progress{5, 20}, 25, true},
-		"the total is unknown":     {Progress{5, 0}, 0, false},
-		"more came than was said":  {Progress{30, 20}, 100, true},
-		"a worker counts nonsense": {Progress{-1, 20}, 0, false},
+		"a quarter":                {Progress{DoneBytes: 5, TotalBytes: 20}, 25, true},
+		"the total is unknown":     {Progress{DoneBytes: 5, TotalBytes: 0}, 0, false},
+		"more came than was said":  {Progress{DoneBytes: 30, TotalBytes: 20}, 100, true},
+		"a worker counts nonsense": {Progress{DoneBytes: -1, TotalBytes: 20}, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, ok := c.p.Percent(); got != c.want || ok != c.ok {

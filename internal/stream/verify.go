@@ -79,28 +79,5 @@ func Verify(r io.Reader, want Checksum) io.Reader {
 	if want.IsZero() {
 		return r
 	}
-	return &verifier{r: r, want: want, hash: newHash(want.algorithm)}
-}
-
-type verifier struct {
-	r    io.Reader
-	want Checksum
-	hash hash.Hash
-	end  error // set once the stream has ended
-}
-
-func (v *verifier) Read(p []byte) (int, error) {
-	if v.end != nil {
-		return 0, v.end
-	}
-	n, err := v.r.Read(p)
-	v.hash.Write(p[:n]) // a hash never answers an error
-	if err == io.EOF {
-		got := Checksum{algorithm: v.want.algorithm, sum: hex.EncodeToString(v.hash.Sum(nil))}
-		if got != v.want {
-			err = &ChecksumError{Want: v.want, Got: got}
-		}
-		v.end = err
-	}
-	return n, err
+	return &Verifier{r: r, want: want, hash: newHash(want.algorithm)}
 }

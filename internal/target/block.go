@@ -7,6 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,6 +40,8 @@ type block struct {
 	f             *os.File
 	path          string
 	size          int64
+	sector        int64 // the device's, in bytes: what it can punch
+	back          writeback
 	preallocation Preallocation
 	zeroed        bool
 }
@@ -52,7 +56,7 @@ func OpenBlock(o BlockOptions) (Target, error) {
 	if err != nil {
 		return nil, openError(err, o.Path)
 	}
-	t := &block{f: f, path: o.Path, size: o.SizeBytes, preallocation: o.Preallocation, zeroed: o.Zeroed}
+	t := &block{f: f, path: o.Path, size: o.SizeBytes, back: writeback{f: f, path: o.Path}, preallocation: o.Preallocation, zeroed: o.Zeroed}
 	if err := t.check(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -82,6 +86,11 @@ func (t *block) check() error {
 	if err != nil {
 		return classify(err, "ask for the size of "+t.path)
 	}
+	sector, err := unix.IoctlGetInt(int(t.f.Fd()), unix.BLKSSZGET)
+	if err != nil {
+		return classify(err, "ask for the sector size of "+t.path)
+	}
+	t.sector = int64(sector)
 	if t.size == Unknown {
 		t.size = int64(size)
 	}
@@ -97,7 +106,7 @@ func (t *block) Size() int64 { return t.size }
 // Clear implements Target. It takes the first of these that the device allows, each of which gives zeros or an error:
 // punching a hole, which also gives the space of a thin device back; having the kernel write zeros; writing them here.
 func (t *block) Clear(ctx context.Context) error {
-	writing := func(offset, n int64) error { return writeZeros(ctx, t.f, offset, n) }
+	writing := func(offset, n int64) error { return writeZeros(ctx, t, offset, n) }
 	methods := []func(offset, n int64) error{
 		t.fallocate(unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE),
 		t.fallocate(unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE),
@@ -115,13 +124,15 @@ func (t *block) Clear(ctx context.Context) error {
 	return t.clear(ctx, methods)
 }
 
-// clear makes zeros by the first method that works, and by the next ones from where it stops working.
+// clear makes zeros by the first method that works, and by the next ones from where it stops working. The kernel makes
+// nothing less than a sector zero, so what the disk has of its last one is written.
 func (t *block) clear(ctx context.Context, methods []func(offset, n int64) error) error {
-	for offset := int64(0); offset < t.size; {
+	end := t.size - t.size%t.sector
+	for offset := int64(0); offset < end; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n := min(clearStep, t.size-offset)
+		n := min(clearStep, end-offset)
 		err := methods[0](offset, n)
 		if unsupported(err) && len(methods) > 1 {
 			methods = methods[1:]
@@ -135,7 +146,7 @@ func (t *block) clear(ctx context.Context, methods []func(offset, n int64) error
 		}
 		offset += n
 	}
-	return nil
+	return writeZeros(ctx, t, end, t.size-end)
 }
 
 // unsupported reports whether a way of making zeros isn't there for the device or this part of it: the kernel's word for
@@ -174,11 +185,58 @@ func writeZeros(ctx context.Context, w io.WriterAt, offset, n int64) error {
 // WriteAt implements Target.
 func (t *block) WriteAt(p []byte, offset int64) (int, error) {
 	n, err := t.f.WriteAt(p, offset)
-	return n, classify(err, fmt.Sprintf("write %d bytes at offset %d of %s", len(p), offset, t.path))
+	if err != nil {
+		return n, classify(err, fmt.Sprintf("write %d bytes at offset %d of %s", len(p), offset, t.path))
+	}
+	return n, t.back.wrote(offset, n)
+}
+
+// ReadAt implements Target.
+func (t *block) ReadAt(p []byte, offset int64) (int, error) { return readAt(t.f, p, offset, t.path) }
+
+// Sync implements Target.
+func (t *block) Sync() error { return t.back.sync() }
+
+// DropCache implements Cached.
+func (t *block) DropCache() error { return dropCache(t.f, t.path) }
+
+// Identity implements Target. It is what the kernel knows of the device besides its name, which another one may have had
+// before; the name only where there is nothing else.
+func (t *block) Identity() string {
+	info, err := t.f.Stat()
+	if err != nil {
+		return ""
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	sys := fmt.Sprintf("/sys/dev/block/%d:%d/", unix.Major(stat.Rdev), unix.Minor(stat.Rdev))
+	for _, name := range []string{"dm/uuid", "wwid", "device/wwid", "loop/backing_file"} {
+		b, err := os.ReadFile(sys + name)
+		if id := strings.TrimSpace(string(b)); err == nil && id != "" {
+			return fmt.Sprintf("%s, %d bytes", id, t.size)
+		}
+	}
+	return fmt.Sprintf("%s, %d bytes", t.path, t.size)
 }
 
 // Commit implements Target.
-func (t *block) Commit() error { return classify(t.f.Sync(), "bring "+t.path+" to stable storage") }
+func (t *block) Commit() error { return t.Sync() }
 
 // Close implements Target.
 func (t *block) Close() error { return classify(t.f.Close(), "close "+t.path) }
+
+// readAt reads a file or a device.
+func readAt(f *os.File, p []byte, offset int64, path string) (int, error) {
+	n, err := f.ReadAt(p, offset)
+	if err == io.EOF { //nolint:errorlint // a wrapped one is a failure
+		return n, err
+	}
+	return n, classify(err, fmt.Sprintf("read %d bytes at offset %d of %s", len(p), offset, path))
+}
+
+// dropCache has the kernel forget what it remembers of a file and has on stable storage.
+func dropCache(f *os.File, path string) error {
+	return classify(unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED), "have the kernel forget what it remembers of "+path)
+}

@@ -21,7 +21,7 @@ const shrinkUnit = 1 << 20
 
 // FileOptions say which file to make.
 type FileOptions struct {
-	// Path is the file. Its directory exists. A file that is there from an earlier attempt is removed, unless Whole.
+	// Path is the file. Its directory exists. A file that is there from an earlier attempt is removed, unless Whole or Keep.
 	Path string
 	// SizeBytes is the disk's length, or Unknown.
 	SizeBytes int64
@@ -33,6 +33,11 @@ type FileOptions struct {
 	// sees the old file or the whole new one. Its mode is what the umask leaves, and a sparse one may be longer than the
 	// filesystem has room for, as files are on a person's machine.
 	Whole bool
+	// Part is that other name, where Close is to leave the unfinished file, so that it can be filled on later.
+	Part string
+	// Keep opens the unfinished file that an earlier attempt has left, if there is one. Its Identity tells whether it is
+	// the one that is to be filled on.
+	Keep bool
 }
 
 // file is a disk image file. It is made anew, so it reads as zeros wherever nothing was written.
@@ -40,7 +45,9 @@ type file struct {
 	f             *os.File
 	path          string // in messages, and in the end
 	temporary     string // where it is until Commit, if that isn't path
-	size          int64  // or Unknown
+	stays         bool   // a temporary one is left there by Close
+	back          writeback
+	size          int64 // or Unknown
 	preallocation Preallocation
 }
 
@@ -49,14 +56,18 @@ func OpenFile(o FileOptions) (Target, error) {
 	if o.Whole {
 		return openWhole(o)
 	}
-	if err := os.Remove(o.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, classify(err, "remove "+o.Path+" of an earlier attempt")
+	create := os.O_CREATE
+	if !o.Keep {
+		if err := os.Remove(o.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, classify(err, "remove "+o.Path+" of an earlier attempt")
+		}
+		create |= os.O_EXCL
 	}
-	size, err := fittingSize(o)
+	size, err := fittingSize(o, o.Path)
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(o.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
+	f, err := os.OpenFile(o.Path, os.O_RDWR|create|unix.O_NOFOLLOW, fileMode)
 	if err != nil {
 		err = classify(err, "make "+o.Path)
 		var e *Error
@@ -65,25 +76,51 @@ func OpenFile(o FileOptions) (Target, error) {
 		}
 		return nil, err
 	}
-	t := &file{f: f, path: o.Path, size: size, preallocation: o.Preallocation}
+	t := &file{f: f, path: o.Path, size: size, preallocation: o.Preallocation, back: writeback{f: f, path: o.Path}}
 	if err := f.Chmod(fileMode); err != nil { // whatever the umask is
 		return nil, errors.Join(classify(err, "set the mode of "+o.Path), t.Close())
 	}
 	return t, nil
 }
 
-// openWhole makes the file under a name that nobody else has.
+// openWhole makes the file under a name that nobody else has, or under the one that is asked for.
 func openWhole(o FileOptions) (Target, error) {
 	if o.Preallocation != Sparse {
-		if _, err := fittingSize(o); err != nil {
+		if _, err := fittingSize(o, o.Part); err != nil {
 			return nil, err
 		}
 	}
-	f, err := createTemporary(o.Path)
+	create := createTemporary
+	if o.Part != "" {
+		create = func(string) (*os.File, error) { return openPart(o) }
+	}
+	f, err := create(o.Path)
 	if err != nil {
 		return nil, classify(err, "make "+o.Path)
 	}
-	return &file{f: f, path: o.Path, temporary: f.Name(), size: o.SizeBytes, preallocation: o.Preallocation}, nil
+	return &file{
+		f: f, path: o.Path, temporary: f.Name(), stays: o.Part != "", size: o.SizeBytes, preallocation: o.Preallocation,
+		back: writeback{f: f, path: o.Path},
+	}, nil
+}
+
+// openPart opens the unfinished file, which only one process may fill at a time.
+func openPart(o FileOptions) (*os.File, error) {
+	f, err := os.OpenFile(o.Part, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = &Error{Reason: InUse, Err: err, Message: fmt.Sprintf("%s is being filled by another process: wait for its end", o.Part)}
+	}
+	if err == nil && !o.Keep {
+		err = f.Truncate(0)
+	}
+	if err != nil {
+		return nil, errors.Join(classify(err, "open "+o.Part), f.Close())
+	}
+	return f, nil
 }
 
 // maxBase is how much of a file's name the name of its temporary file repeats, in bytes, so that it doesn't get too long.
@@ -101,8 +138,8 @@ func createTemporary(path string) (*os.File, error) {
 	}
 }
 
-// fittingSize is the size of the file to make.
-func fittingSize(o FileOptions) (int64, error) {
+// fittingSize is the size of the file to make. A file from an earlier attempt, which is kept or emptied, gives its room.
+func fittingSize(o FileOptions, earlier string) (int64, error) {
 	directory := filepath.Dir(o.Path)
 	var s unix.Statfs_t
 	if err := unix.Statfs(directory, &s); err != nil {
@@ -111,7 +148,10 @@ func fittingSize(o FileOptions) (int64, error) {
 	if s.Blocks == 0 {
 		return o.SizeBytes, nil // it doesn't tell, as some network filesystems don't
 	}
-	free := int64(min(s.Bavail, 1<<62/uint64(s.Bsize))) * s.Bsize
+	free := int64(min(s.Bavail, 1<<61/uint64(s.Bsize))) * s.Bsize
+	if stat := (unix.Stat_t{}); unix.Lstat(earlier, &stat) == nil {
+		free += min(stat.Blocks*512, 1<<61)
+	}
 	if o.SizeBytes <= free {
 		return o.SizeBytes, nil
 	}
@@ -152,7 +192,7 @@ func (t *file) Clear(ctx context.Context) error {
 		err = retryInterrupted(func() error { return unix.Fallocate(int(t.f.Fd()), 0, 0, t.size) })
 	}
 	if unsupported(err) { // as on NFS before version 4.2
-		err = writeZeros(ctx, t.f, 0, t.size)
+		err = writeZeros(ctx, t, 0, t.size)
 	}
 	if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
 		return ctxErr
@@ -168,13 +208,40 @@ func (t *file) Resize(size int64) error {
 // WriteAt implements Target.
 func (t *file) WriteAt(p []byte, offset int64) (int, error) {
 	n, err := t.f.WriteAt(p, offset)
-	return n, classify(err, fmt.Sprintf("write %d bytes at offset %d of %s", len(p), offset, t.path))
+	if err != nil {
+		return n, classify(err, fmt.Sprintf("write %d bytes at offset %d of %s", len(p), offset, t.path))
+	}
+	return n, t.back.wrote(offset, n)
+}
+
+// ReadAt implements Target.
+func (t *file) ReadAt(p []byte, offset int64) (int, error) { return readAt(t.f, p, offset, t.path) }
+
+// Sync implements Target.
+func (t *file) Sync() error { return t.back.sync() }
+
+// DropCache implements Cached.
+func (t *file) DropCache() error { return dropCache(t.f, t.path) }
+
+// Hole implements Holed.
+func (t *file) Hole(offset, n int64) bool {
+	data, err := unix.Seek(int(t.f.Fd()), offset, unix.SEEK_DATA) // nobody uses the file's position
+	return errors.Is(err, unix.ENXIO) || err == nil && data >= offset+n
+}
+
+// Identity implements Target: a file that has another length than the disk wasn't cleared.
+func (t *file) Identity() string {
+	var s unix.Statx_t
+	if err := unix.Statx(int(t.f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME|unix.STATX_SIZE, &s); err != nil || t.size == Unknown || int64(s.Size) != t.size {
+		return ""
+	}
+	return fmt.Sprintf("file %d of %d.%09d, %d bytes", s.Ino, s.Btime.Sec, s.Btime.Nsec, s.Size)
 }
 
 // Commit implements Target.
 func (t *file) Commit() error {
-	if err := t.f.Sync(); err != nil {
-		return classify(err, "bring "+t.path+" to stable storage")
+	if err := t.Sync(); err != nil {
+		return err
 	}
 	if t.temporary != "" {
 		if err := os.Rename(t.temporary, t.path); err != nil {
@@ -190,10 +257,10 @@ func (t *file) Commit() error {
 	return classify(directory.Sync(), "bring the directory of "+t.path+" to stable storage")
 }
 
-// Close implements Target. A file that hasn't got its name goes.
+// Close implements Target. A file that hasn't got its name goes, unless it was to stay.
 func (t *file) Close() error {
 	err := classify(t.f.Close(), "close "+t.path)
-	if t.temporary == "" {
+	if t.temporary == "" || t.stays {
 		return err
 	}
 	return errors.Join(err, classify(os.Remove(t.temporary), "remove the unfinished "+t.temporary))

@@ -3,6 +3,7 @@ package target
 import (
 	"context"
 	"fmt"
+	"io"
 	"sync"
 )
 
@@ -45,6 +46,23 @@ func (m *Memory) WriteAt(p []byte, offset int64) (int, error) {
 	m.written += int64(len(p))
 	return copy(m.disk[offset:], p), nil
 }
+
+// ReadAt implements Target.
+func (m *Memory) ReadAt(p []byte, offset int64) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := copy(p, m.disk[min(max(offset, 0), m.Size()):])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Sync implements Target.
+func (m *Memory) Sync() error { return nil }
+
+// Identity implements Target.
+func (m *Memory) Identity() string { return fmt.Sprintf("memory at %p", m) }
 
 // Commit implements Target.
 func (m *Memory) Commit() error {

@@ -13,8 +13,9 @@ import (
 	"syscall"
 )
 
-// Target is a disk to be filled. The order of calls is Clear, any number of WriteAt, Commit; and Close in the end,
-// whatever happened. Only WriteAt may be called from several goroutines at once.
+// Target is a disk to be filled. The order of calls is Clear, any number of WriteAt, ReadAt and Sync, Commit; and Close in the
+// end, whatever happened. Only WriteAt, ReadAt and Sync may be called from several goroutines at once. Clear is left out where
+// the disk is the one that an earlier attempt has begun to fill, by its Identity, and is filled on.
 //
 // Every error is an *Error, or wraps one, unless ctx was done; then it wraps ctx.Err().
 type Target interface {
@@ -24,6 +25,13 @@ type Target interface {
 	Clear(ctx context.Context) error
 	// WriteAt writes all of p, within Size.
 	io.WriterAt
+	// ReadAt reads what was written.
+	io.ReaderAt
+	// Sync brings everything whose WriteAt has returned, and what Clear did, to stable storage. Once it has failed it
+	// always fails.
+	Sync() error
+	// Identity tells the disk, once it was cleared, from any other one, also after a restart; empty where nothing does.
+	Identity() string
 	// Commit brings everything that was written to stable storage.
 	Commit() error
 	// Close gives back what the target holds. Without a Commit before, what the disk then holds is undefined.
@@ -35,6 +43,20 @@ type Resizer interface {
 	Target
 	// Resize makes the disk size bytes long. What lies behind the bytes that were written reads as zeros.
 	Resize(size int64) error
+}
+
+// Cached is a Target whose ReadAt may answer from memory.
+type Cached interface {
+	Target
+	// DropCache makes ReadAt read what Sync has brought to the storage from there.
+	DropCache() error
+}
+
+// Holed is a Target that knows where its storage holds nothing.
+type Holed interface {
+	Target
+	// Hole reports whether n bytes at offset are certain to read as zeros without being read.
+	Hole(offset, n int64) bool
 }
 
 // Unknown is the SizeBytes of a file that is as long as the disk turns out to be.
@@ -95,8 +117,9 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // classify turns an error of the kernel into an *Error. what was attempted is said in words, with the place.
 func classify(err error, what string) error {
-	if err == nil {
-		return nil
+	var known *Error
+	if err == nil || errors.As(err, &known) {
+		return err
 	}
 	e := &Error{Reason: IO, Message: fmt.Sprintf("%s: %v", what, cause(err)), Err: err}
 	switch {

@@ -262,7 +262,7 @@ func TestEveryWayOfMakingZerosMakesZeros(t *testing.T) {
 func list(f ...func(offset, n int64) error) []func(offset, n int64) error { return f }
 
 func TestADeviceThatFailsIsNotTakenForZero(t *testing.T) {
-	b := &block{path: "/dev/x", size: diskBytes}
+	b := &block{path: "/dev/x", size: diskBytes, sector: 512}
 	err := b.clear(t.Context(), list(func(int64, int64) error { return unix.EIO }, func(int64, int64) error { return nil }))
 	requireError(t, err, Error{Reason: IO, Message: "make 5243392 bytes zero at offset 0 of /dev/x: input/output error"})
 }
@@ -270,7 +270,7 @@ func TestADeviceThatFailsIsNotTakenForZero(t *testing.T) {
 func TestClearStopsWhenTheContextIsDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	b := &block{path: "/dev/x", size: diskBytes}
+	b := &block{path: "/dev/x", size: diskBytes, sector: 512}
 	if err := b.clear(ctx, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}

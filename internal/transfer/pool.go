@@ -33,7 +33,9 @@ func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 type batch struct {
 	stored  []byte
 	pieces  []batched
-	decoded int // bytes
+	decoded int   // bytes
+	mark    int64 // of its last piece
+	waiting *waiting
 }
 
 // batched is a piece and where its stored bytes are.
@@ -51,24 +53,43 @@ type pool struct {
 	free    chan *batch
 	current *batch
 	written atomic.Int64 // bytes
+	marks   *watermark
+	hash    *diskHash // nil: nobody wants it
 }
 
-func newPool(ctx context.Context, t target.Target, workers int) *pool {
+func newPool(ctx context.Context, t target.Target, h *diskHash, workers int, start int64) *pool {
 	group, ctx := errgroup.WithContext(ctx)
-	p := &pool{ctx: ctx, group: group, target: t, work: make(chan *batch, spareBatches), free: make(chan *batch, workers+spareBatches)}
+	p := &pool{ctx: ctx, group: group, target: t, marks: newWatermark(start), hash: h, work: make(chan *batch, spareBatches), free: make(chan *batch, workers+spareBatches)}
 	for range workers + spareBatches {
 		p.free <- &batch{}
 	}
 	for range workers {
-		group.Go(p.serve)
+		p.start(p.serve)
 	}
 	return p
 }
 
+// start runs f beside the others. A panic in it is an error.
+func (p *pool) start(f func() error) {
+	p.group.Go(func() (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = &Panic{Value: v, Stack: debug.Stack()}
+			}
+		}()
+		return f()
+	})
+}
+
 // put takes over a piece; it copies its stored bytes. It waits while all batches are busy.
 func (p *pool) put(piece image.Piece, stored []byte) error {
-	if piece.Encoding == image.Plain && isZero(stored[:piece.Len]) {
-		return nil // not worth a copy
+	if piece.Encoding == image.Plain && isZero(stored[:piece.Len]) { // not worth a copy
+		if p.current != nil {
+			p.current.mark = piece.Mark
+		} else {
+			p.marks.pass(piece.Mark)
+		}
+		return nil
 	}
 	if b := p.current; b != nil && (len(b.stored)+len(stored) > batchBytes || b.decoded+piece.Full > batchBytes) {
 		if err := p.flush(); err != nil {
@@ -90,6 +111,7 @@ func (p *pool) put(piece image.Piece, stored []byte) error {
 	b.stored = append(b.stored, stored...)
 	b.pieces = append(b.pieces, batched{piece, from, len(b.stored)})
 	b.decoded += piece.Full
+	b.mark = piece.Mark
 	return nil
 }
 
@@ -98,6 +120,7 @@ func (p *pool) flush() error {
 	if p.current == nil {
 		return nil
 	}
+	p.current.waiting = p.marks.add(p.current.mark)
 	select {
 	case p.work <- p.current:
 		p.current = nil
@@ -119,13 +142,8 @@ func (p *pool) wait() error {
 }
 
 // serve is one worker.
-func (p *pool) serve() (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &Panic{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	w := &writer{target: p.target, written: &p.written}
+func (p *pool) serve() error {
+	w := &writer{target: p.target, hash: p.hash, written: &p.written}
 	for b := range p.work {
 		if err := p.ctx.Err(); err != nil {
 			return err
@@ -133,6 +151,7 @@ func (p *pool) serve() (err error) {
 		if err := w.write(b); err != nil {
 			return err
 		}
+		p.marks.finish(b.waiting)
 		b.stored, b.pieces, b.decoded = b.stored[:0], b.pieces[:0], 0
 		p.free <- b // there is always room: it holds all batches
 	}
@@ -142,6 +161,7 @@ func (p *pool) serve() (err error) {
 // writer decodes and writes batches one after the other.
 type writer struct {
 	target  target.Target
+	hash    *diskHash
 	written *atomic.Int64
 	decoder codec.Decoder
 	out     []byte // decoded, not written yet
@@ -195,6 +215,7 @@ func (w *writer) writeSparse(p []byte, offset int64) error {
 	return dataRuns(p, offset, func(from, to int) error {
 		n, err := w.target.WriteAt(p[from:to], offset+int64(from))
 		w.written.Add(int64(n))
+		w.hash.wrote(offset+int64(from), n)
 		return err
 	})
 }

@@ -37,6 +37,8 @@ type Job struct {
 	Format image.Format
 	// Checksum is over the source's bytes as served. The zero Checksum expects nothing.
 	Checksum stream.Checksum
+	// Member names the disk's file in a tar archive. Empty: exactly one file there must be a disk.
+	Member string
 	// Limits bound what the image can make us do.
 	Limits image.Limits
 	// Workers is how many goroutines decode and write; default one for each core.
@@ -44,6 +46,20 @@ type Job struct {
 	// Progress is called now and then, by one goroutine at a time, with what is done of how much; see Progress of
 	// package job. May be nil.
 	Progress func(done, total int64)
+	// Checkpoint is called with how far the transfer has come for good, by one goroutine at a time. It is never called where
+	// nobody could go on from there: with a source that can't be read from the middle, or an image that can't be entered
+	// there. May be nil.
+	Checkpoint func(Checkpoint) error
+	// CheckpointBytes is how far apart checkpoints are, in bytes of the source; default a 64th of its length, at least 1 MiB and
+	// at most 256 MiB.
+	CheckpointBytes int64
+	// Resume is a checkpoint to go on from, if that is possible; Report says whether it was.
+	Resume *Checkpoint
+	// Hash asks for the hash of the disk's content, Report.ContentHash.
+	Hash bool
+	// Verify reads the disk back from its storage at the end, and fails where it isn't what was written. What an earlier
+	// attempt has written is only read.
+	Verify bool
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 }
@@ -53,10 +69,19 @@ type Report struct {
 	// Source names the source, without secrets; empty until it has answered.
 	Source string
 	Format image.Format
+	// Wrappers are what the image is packed in, outermost first.
+	Wrappers []image.Format
 	// VirtualBytes is the size of the disk inside the image.
 	VirtualBytes int64
 	// ReadBytes were taken from the source, WrittenBytes were written to the target.
 	ReadBytes, WrittenBytes int64
+	// ContentHash names the disk's content, also where it comes in another image: "sha256-4MiB:" and, in hexadecimal digits, the
+	// SHA-256 over the SHA-256 of each 4 MiB of the disk. Empty where it wasn't asked for, or more than a TiB is in use.
+	ContentHash string
+	// ResumedAt is the offset in the image from which the transfer went on; 0: it began at the beginning.
+	ResumedAt int64
+	// StartedOver says why the transfer didn't go on from the checkpoint that it had; empty where it did, or had none.
+	StartedOver string
 }
 
 // Run fills the target. It answers *source.Error, *image.Refused, *stream.ChecksumError and *target.Error, wrapped or
@@ -65,11 +90,16 @@ func Run(ctx context.Context, j Job) (report Report, err error) {
 	if j.Now == nil {
 		j.Now = time.Now
 	}
-	description, err := j.Source.Describe(ctx)
+	if j.Workers <= 0 {
+		j.Workers = runtime.GOMAXPROCS(0)
+	}
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	description, err := j.Source.Describe(reading)
 	if err != nil {
 		return report, err
 	}
-	t := &transfer{Job: j, description: description}
+	t := &transfer{Job: j, reading: reading, cancel: cancel, description: description}
 	defer func() {
 		report = t.report()
 		if closeErr := t.close(); err == nil && closeErr != nil {
@@ -82,54 +112,96 @@ func Run(ctx context.Context, j Job) (report Report, err error) {
 // transfer is one Run.
 type transfer struct {
 	Job
+	reading     context.Context // of all that is read: done when the Run's is, or the target fails
+	cancel      func()          // ends reading
 	description source.Description
 	forward     image.Forward // once the header is known
 
-	body    io.ReadCloser
-	counter *stream.Counter
-	random  *countingReaderAt // nil where the source can't
-	again   int64             // bytes that were read by a body before this one
-	pool    *pool
-	done    int64 // bytes of the disk that were handed over
-	end     int64 // where on the disk the last of them lies
+	began int64 // the disk's size as the header tells it, in bytes, or image.Unknown
+
+	packed   *Content // the image out of its wrappers, once the source was opened
+	body     io.ReadCloser
+	endBody  context.CancelFunc // ends the body's reading
+	counter  *stream.Counter
+	verifier *stream.Verifier
+	random   *countingReaderAt // nil where the source can't
+	again    int64             // bytes that were read by a body before this one
+	pool     *pool
+	done     int64 // bytes of the disk that were handed over
+	end      int64 // where on the disk the last of them lies
+
+	start       int64 // where in the image the pass begins
+	opened      int64 // where in the source the body begins
+	kept        int64 // the mark of the last checkpoint
+	startedOver string
+
+	hash        *diskHash // where it is wanted
+	contentHash string
 }
 
 func (t *transfer) run(ctx context.Context) error {
-	whole, err := t.open(ctx)
+	if t.Resume != nil {
+		whole, err := t.resume()
+		if err != nil {
+			return err
+		}
+		if whole != nil {
+			return t.fill(ctx, whole)
+		}
+	}
+	whole, err := t.openAt(stream.State{})
 	if err != nil {
 		return err
 	}
-	if whole, err = t.begin(whole); err != nil {
+	if err := t.begin(whole); err != nil {
 		return err
 	}
-	size := t.forward.Size()
-	if t.Target == nil {
-		if t.Target, err = t.Make(size); err != nil {
-			return err
-		}
-	}
-	if size > t.Target.Size() {
-		return t.tooLarge(size)
+	if err := t.makeTarget(); err != nil {
+		return err
 	}
 	started := t.Now()
 	if err := t.Target.Clear(ctx); err != nil {
 		return err
 	}
 	if t.Now().Sub(started) > patience && !t.description.Once {
-		if whole, err = t.open(ctx); err != nil {
+		if whole, err = t.openAt(stream.State{}); err != nil {
+			return err
+		}
+		if err := t.unwrap(whole); err != nil {
 			return err
 		}
 	}
+	return t.fill(ctx, whole)
+}
+
+// makeTarget makes the target if there is none yet, and compares its size.
+func (t *transfer) makeTarget() (err error) {
+	if t.Target == nil {
+		if t.Target, err = t.Make(t.began); err != nil {
+			return err
+		}
+	}
+	if least := image.AtLeast(t.forward); least > t.Target.Size() {
+		return t.tooLarge(least)
+	}
+	return nil
+}
+
+// fill copies what is to be read into the target, and brings it to its end.
+func (t *transfer) fill(ctx context.Context, whole io.Reader) error {
 	if err := t.copy(ctx, whole); err != nil {
 		return err
 	}
 	if known := t.forward.Size(); known > t.Target.Size() { // only now, and nothing was stored behind the target's end
 		return t.tooLarge(known)
 	}
-	if r, ok := t.Target.(target.Resizer); ok && size == image.Unknown && t.Make != nil {
+	if r, ok := t.Target.(target.Resizer); ok && t.began == image.Unknown && t.Make != nil {
 		if err := r.Resize(t.size()); err != nil {
 			return err
 		}
+	}
+	if err := t.hashContent(ctx); err != nil {
+		return err
 	}
 	if err := t.Target.Commit(); err != nil {
 		return err
@@ -139,49 +211,105 @@ func (t *transfer) run(ctx context.Context) error {
 	return nil
 }
 
-// begin judges the image by its beginning, and answers a reader of all of it.
-func (t *transfer) begin(whole io.Reader) (io.Reader, error) {
-	for want := image.HeadBytes; ; {
-		head, rest, err := stream.Peek(whole, want)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", t.description.Name, err)
-		}
-		whole = rest
-		if more := formats.Wants(head); more > want && len(head) == want {
-			want = more
-			continue
-		}
-		t.forward, err = formats.BeginAs(t.Format, head, t.description.Length, t.Limits)
-		return whole, err
+// hashContent brings the hash of the disk's content to its end, and compares the disk with it, as far as that is asked for.
+func (t *transfer) hashContent(ctx context.Context) (err error) {
+	if t.hash == nil {
+		return nil
 	}
+	if t.contentHash, err = t.hash.finish(ctx, t.size(), t.start > 0, t.Workers); err != nil || !t.Verify {
+		return err
+	}
+	if t.contentHash == "" {
+		return &target.Error{Reason: target.IO, Message: "the disk can't be verified: more of it is in use than is remembered"}
+	}
+	if err := t.Target.Sync(); err != nil {
+		return err
+	}
+	if cached, ok := t.Target.(target.Cached); ok {
+		if err := cached.DropCache(); err != nil {
+			return err
+		}
+	}
+	return t.hash.verify(ctx, t.size(), t.Workers)
 }
 
-// open begins to read the source, again if need be.
-func (t *transfer) open(ctx context.Context) (io.Reader, error) {
+// begin comes to the image in the source's bytes, and judges it by its beginning.
+func (t *transfer) begin(whole io.Reader) (err error) {
+	if err := t.unwrap(whole); err != nil {
+		return err
+	}
+	beginning := formats.Beginning{Head: t.packed.Head, Length: t.packed.Length}
+	if t.random != nil && !t.wrapped() {
+		beginning.Random = t.random
+	}
+	if t.forward, err = formats.BeginAs(t.Format, beginning, t.Limits); err != nil {
+		return err
+	}
+	t.began = t.forward.Size()
+	return nil
+}
+
+// unwrap comes to the image in the source's bytes.
+func (t *transfer) unwrap(whole io.Reader) (err error) {
+	w := Wrapping{Length: t.description.Length, Format: t.Format, Member: t.Member, Limits: t.Limits}
+	if t.Target != nil {
+		w.DiskBytes = t.Target.Size()
+	}
+	var refused *image.Refused
+	if t.packed, err = Unwrap(whole, w); err != nil && !errors.As(err, &refused) {
+		err = fmt.Errorf("read %s: %w", t.description.Name, err)
+	}
+	return err
+}
+
+// wrapped reports whether the image is a part of the source's bytes only.
+func (t *transfer) wrapped() bool { return len(t.packed.Wrappers) > 0 }
+
+// openAt begins to read the source, again if need be, from where its checksum stands in a state. It answers nil where that
+// state is none.
+func (t *transfer) openAt(from stream.State) (io.Reader, error) {
 	if err := t.close(); err != nil {
 		return nil, err
 	}
-	body, err := t.Source.Open(ctx, 0, -1)
+	reading, end := context.WithCancel(t.reading)
+	body, err := t.Source.Open(reading, from.Offset, -1)
 	if err != nil {
+		end()
 		return nil, err
 	}
 	if t.counter != nil {
 		t.again += t.counter.Bytes()
 	}
-	t.body, t.counter = body, stream.Count(body)
-	if t.description.Ranges && t.random == nil {
-		t.random = &countingReaderAt{r: source.ReaderAt{Context: ctx, Source: t.Source}}
+	t.body, t.endBody, t.counter, t.opened = body, end, stream.Count(body), from.Offset
+	t.allowRandom()
+	t.verifier, err = stream.VerifyFrom(t.counter, t.Checksum, from)
+	if err != nil {
+		return nil, nil // the only thing that can be wrong is the state
 	}
-	return stream.Verify(t.counter, t.Checksum), nil
+	return t.verifier, nil
 }
 
-func (t *transfer) close() error {
-	if t.body == nil {
-		return nil
+// allowRandom lets the image be read at any place, where the source can.
+func (t *transfer) allowRandom() {
+	if t.description.Ranges && t.random == nil {
+		t.random = &countingReaderAt{r: source.ReaderAt{Context: t.reading, Source: t.Source}}
 	}
-	err := t.body.Close()
-	t.body = nil
-	if err != nil {
+}
+
+// close ends the reading of the source.
+func (t *transfer) close() error {
+	var errs []error
+	if t.body != nil {
+		t.endBody() // a wrapper may be waiting for it
+	}
+	if t.packed != nil {
+		errs = append(errs, t.packed.Close())
+	}
+	if t.body != nil {
+		errs = append(errs, t.body.Close())
+		t.body = nil
+	}
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close %s: %w", t.description.Name, err)
 	}
 	return nil
@@ -189,26 +317,44 @@ func (t *transfer) close() error {
 
 // copy decodes the whole image into the target, and reads what is left of the source where it must be hashed.
 func (t *transfer) copy(ctx context.Context, whole io.Reader) error {
-	workers := t.Workers
-	if workers <= 0 {
-		workers = runtime.GOMAXPROCS(0)
+	if t.Hash || t.Verify {
+		t.hash = newDiskHash(t.Target)
 	}
-	t.pool = newPool(ctx, t.Target, workers)
-	in := image.Input{Stream: whole, Limits: t.Limits}
-	if t.random != nil {
+	t.pool = newPool(ctx, t.Target, t.hash, t.Workers, t.start)
+	stop := context.AfterFunc(t.pool.ctx, t.cancel) // so that nobody waits for bytes that have no place
+	ended := make(chan struct{})
+	if t.Checkpoint != nil && t.version() != "" && !t.wrapped() {
+		t.pool.start(func() error { return t.keep(ended) })
+	}
+	if t.hash != nil && t.began != image.Unknown {
+		t.pool.start(func() error { return t.hash.follow(t.began, ended) })
+	}
+	in := image.Input{Stream: t.packed.Stream, Start: t.start, Limits: t.Limits}
+	in.Limits.MemoryBytes = t.packed.memory
+	if t.random != nil && !t.wrapped() {
 		in.Random = source.NewCache(t.random, t.description.Length)
 	}
 	err := t.forward.Run(t.pool.ctx, in, t.sink)
+	if err == nil {
+		err = t.packed.Finish()
+	}
 	if err == nil && !t.Checksum.IsZero() {
 		if _, err = io.Copy(io.Discard, whole); err != nil {
 			err = fmt.Errorf("read the rest of %s: %w", t.description.Name, err)
 		}
 	}
+	close(ended)
+	stop()
 	if poolErr := t.pool.wait(); poolErr != nil && (err == nil || errors.Is(err, context.Canceled)) {
 		err = poolErr // what went wrong first
 	}
 	if ctxErr := ctx.Err(); ctxErr != nil {
-		return fmt.Errorf("read %s: %w", t.description.Name, ctxErr)
+		err = fmt.Errorf("read %s: %w", t.description.Name, ctxErr)
+	}
+	if err != nil {
+		if saveErr := t.saveLast(ctx, err); saveErr != nil {
+			return errors.Join(err, saveErr)
+		}
 	}
 	return err
 }
@@ -247,7 +393,7 @@ func (t *transfer) progress() {
 	}
 	switch size := t.forward.Size(); {
 	case t.description.Length > 0:
-		t.Progress(t.counter.Bytes(), t.description.Length)
+		t.Progress(t.opened+t.counter.Bytes(), t.description.Length)
 	case size > 0:
 		t.Progress(t.done, size)
 	default:
@@ -256,7 +402,10 @@ func (t *transfer) progress() {
 }
 
 func (t *transfer) report() Report {
-	r := Report{Source: t.description.Name, ReadBytes: t.again}
+	r := Report{Source: t.description.Name, ReadBytes: t.again, ContentHash: t.contentHash, ResumedAt: t.start, StartedOver: t.startedOver}
+	if t.packed != nil {
+		r.Wrappers = t.packed.Wrappers
+	}
 	if t.counter != nil {
 		r.ReadBytes += t.counter.Bytes()
 	}

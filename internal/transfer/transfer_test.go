@@ -99,12 +99,56 @@ func TestARawImageIsItsOwnDisk(t *testing.T) {
 					t.Fatal(err)
 				}
 				requireDisk(t, to, content)
-				if report.ReadBytes != int64(len(content)) || report.Format != image.Raw {
+				if report.ReadBytes != int64(len(content))+readTwice(content, forward) || report.VirtualBytes != to.Size() || report.Format != image.Raw {
 					t.Errorf("report %+v", report)
 				}
 			})
 		}
 	}
+}
+
+// readTwice is how much of an image without a mark at its beginning is read twice where that can be: its last sector, by which it
+// would be a fixed VHD, unless it is within its head.
+func readTwice(content []byte, forward bool) int64 {
+	if forward || len(content) <= image.HeadBytes {
+		return 0
+	}
+	return int64(len(content)-1)%image.SectorSize + 1
+}
+
+// TestAFixedVHDFitsADiskOfItsOwnSize has an image that is a sector longer than its disk, which a raw one would not be.
+func TestAFixedVHDFitsADiskOfItsOwnSize(t *testing.T) {
+	path, want := imagetest.MakeAs(t, t.TempDir(), "vpc", imagetest.Recipe{Options: "subformat=fixed,force_size=on"})
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, src := range map[string]source.Source{
+		"with ranges":       &sourcetest.Memory{Content: content},
+		"without ranges":    withLength{&sourcetest.Memory{Content: content, Forward: true}},
+		"of unknown length": &sourcetest.Memory{Content: content, Forward: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to := target.NewMemory(int64(len(want)))
+			report, err := Run(t.Context(), Job{Source: src, Target: to, Checksum: checksumOf(t, content)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			requireDisk(t, to, want)
+			if report.Format != image.VHD || report.VirtualBytes != int64(len(want)) {
+				t.Errorf("report %+v", report)
+			}
+		})
+	}
+}
+
+// withLength is a source that can't be read anywhere and tells its length nevertheless.
+type withLength struct{ *sourcetest.Memory }
+
+func (w withLength) Describe(ctx context.Context) (source.Description, error) {
+	d, err := w.Memory.Describe(ctx)
+	d.Length = int64(len(w.Content))
+	return d, err
 }
 
 func TestZerosAreNotWritten(t *testing.T) {
@@ -132,7 +176,7 @@ func TestRefusals(t *testing.T) {
 	moved := movedL1(t)
 	vhd := append(bytes.Clone(raw), append([]byte("conectix"), make([]byte, 504)...)...)
 	tests := map[string]struct {
-		source *sourcetest.Memory
+		source source.Source
 		size   int64
 		limits image.Limits
 		reason image.Reason
@@ -142,11 +186,14 @@ func TestRefusals(t *testing.T) {
 		"a qcow2 image of a larger disk":        {&sourcetest.Memory{Content: qcow2}, imagetest.DiskBytes - 512, image.Limits{}, LargerThanDisk, true},
 		"a larger raw image":                    {&sourcetest.Memory{Content: raw}, imagetest.DiskBytes - 512, image.Limits{}, LargerThanDisk, true},
 		"a larger raw image of unknown length":  {&sourcetest.Memory{Content: raw, Forward: true}, imagetest.DiskBytes - 512, image.Limits{}, LargerThanDisk, false},
+		"a larger raw image without ranges":     {withLength{&sourcetest.Memory{Content: raw, Forward: true}}, imagetest.DiskBytes - 1024, image.Limits{}, LargerThanDisk, true},
+		"a raw image of one sector too many":    {withLength{&sourcetest.Memory{Content: raw, Forward: true}}, imagetest.DiskBytes - 512, image.Limits{}, LargerThanDisk, false},
 		"a web page":                            {&sourcetest.Memory{Content: []byte("<html>" + string(make([]byte, 600)))}, 1 << 20, image.Limits{}, image.NotADisk, true},
 		"a few bytes":                           {&sourcetest.Memory{Content: make([]byte, 511)}, 1 << 20, image.Limits{}, image.NotADisk, true},
 		"nothing":                               {&sourcetest.Memory{Content: nil}, 1 << 20, image.Limits{}, image.NotADisk, true},
 		"nothing, of unknown length":            {&sourcetest.Memory{Content: nil, Forward: true}, 1 << 20, image.Limits{}, image.NotADisk, true},
-		"a fixed VHD, which shows at its end":   {&sourcetest.Memory{Content: vhd}, 1 << 24, image.Limits{}, image.UnsupportedFormat, false},
+		"a spoilt footer of a VHD":              {&sourcetest.Memory{Content: vhd}, 1 << 24, image.Limits{}, image.CorruptImage, true},
+		"a spoilt footer, and no ranges":        {&sourcetest.Memory{Content: vhd, Forward: true}, 1 << 24, image.Limits{}, image.CorruptImage, false},
 		"a qcow2 image that was cut off":        {&sourcetest.Memory{Content: qcow2[:len(qcow2)/2]}, 1 << 24, image.Limits{}, image.Truncated, false},
 		"a qcow2 image with spoilt data":        {&sourcetest.Memory{Content: spoiltData(t)}, 1 << 24, image.Limits{}, image.CorruptImage, false},
 		"tables behind the data, and no ranges": {&sourcetest.Memory{Content: moved, Forward: true}, 1 << 26, image.Limits{MemoryBytes: 1 << 20}, image.NeedsRandomAccess, false},
@@ -166,7 +213,7 @@ func TestRefusals(t *testing.T) {
 			if untouched := b[0] == 0xa5; untouched != test.untouched {
 				t.Errorf("untouched is %v", untouched)
 			}
-			if test.untouched && report.ReadBytes > image.HeadBytes {
+			if test.untouched && report.ReadBytes > image.HeadBytes+image.SectorSize {
 				t.Errorf("%d bytes were read", report.ReadBytes)
 			}
 		})
@@ -249,7 +296,7 @@ func TestProgressCountsTheSourceWhereItsLengthIsKnown(t *testing.T) {
 	}{
 		"known":         {&sourcetest.Memory{Content: content}, step{int64(len(content)), int64(len(content))}},
 		"not known":     {&sourcetest.Memory{Content: content, Forward: true}, step{int64(len(want)), int64(len(want))}},
-		"neither known": {&sourcetest.Memory{Content: want, Forward: true}, step{int64(len(want)), 0}},
+		"neither known": {&sourcetest.Memory{Content: want, Forward: true}, step{int64(len(want)), int64(len(want))}}, // at the end
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last step
@@ -388,7 +435,11 @@ func TestAConnectionDoesNotWaitForATargetThatTakesLongToClear(t *testing.T) {
 			t.Fatal(err)
 		}
 		requireDisk(t, disk.Memory, content)
-		if diff := cmp.Diff(2, src.n); diff != "" {
+		want := 2
+		if !forward {
+			want++ // for the last sector
+		}
+		if diff := cmp.Diff(want, src.n); diff != "" {
 			t.Error(diff)
 		}
 	}

@@ -3,17 +3,21 @@ package worker
 import (
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"vmdisk.io/vmdisk/internal/job"
+	"vmdisk.io/vmdisk/internal/transfer"
 )
 
-// printer prints progress lines, the first at once, then at most one in each interval, and the last at the end.
+// printer prints progress lines, the first at once, then at most one in each interval, and the last at the end. Each has
+// the newest checkpoint, since whoever reads the log reads its last line only.
 type printer struct {
 	out      io.Writer
 	now      func() time.Time
 	interval time.Duration
 
+	mu      sync.Mutex
 	printed time.Time
 	last    job.Progress
 	pending bool  // last was not printed
@@ -22,7 +26,9 @@ type printer struct {
 
 // progress takes the newest state.
 func (p *printer) progress(done, total int64) {
-	next := job.Progress{DoneBytes: done, TotalBytes: total}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := job.Progress{DoneBytes: done, TotalBytes: total, Checkpoint: p.last.Checkpoint}
 	if next == p.last && !p.printed.IsZero() {
 		return
 	}
@@ -33,6 +39,14 @@ func (p *printer) progress(done, total int64) {
 	}
 }
 
+// checkpoint takes the newest checkpoint; the next line has it.
+func (p *printer) checkpoint(c transfer.Checkpoint) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last.Checkpoint, p.pending = c.Encode(), true
+	return nil
+}
+
 func (p *printer) print() {
 	p.pending = false
 	if _, err := fmt.Fprintln(p.out, p.last.Line()); err != nil && p.err == nil {
@@ -40,10 +54,12 @@ func (p *printer) print() {
 	}
 }
 
-// finish prints the newest state if that was not done, and answers what went wrong with printing.
-func (p *printer) finish() error {
+// finish prints the newest state if that was not done, and answers it, and what went wrong with printing.
+func (p *printer) finish() (job.Progress, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.pending {
 		p.print()
 	}
-	return p.err
+	return p.last, p.err
 }

@@ -60,28 +60,32 @@ func Run(ctx context.Context, spec job.Spec, o Options) (result job.Result) {
 		}
 		result.Version = job.Version
 	}()
-	report, err := run(ctx, spec, o)
-	result = judge(ctx, err, o.Stderr)
+	printer := &printer{out: o.Stdout, now: o.Now, interval: o.Interval}
+	report, err := run(ctx, spec, o, printer)
+	last, printErr := printer.finish()
+	result = judge(ctx, firstError(err, printErr), o.Stderr)
 	if result.Outcome == job.Refused && report.Source != "" {
 		result.Message = report.Source + ": " + result.Message // what is wrong with the bytes says nothing of whence they came
 	}
 	result.Format = string(report.Format)
 	result.VirtualBytes, result.ReadBytes, result.WrittenBytes = report.VirtualBytes, report.ReadBytes, report.WrittenBytes
+	result.ResumedAt, result.StartedOver, result.ContentHash = report.ResumedAt, report.StartedOver, report.ContentHash
+	if result.Outcome != job.Succeeded && result.Outcome != job.Refused {
+		result.Checkpoint = last.Checkpoint
+	}
 	return result
 }
 
-func run(ctx context.Context, spec job.Spec, o Options) (report transfer.Report, err error) {
+func run(ctx context.Context, spec job.Spec, o Options, printer *printer) (report transfer.Report, err error) {
 	if spec.Version != 0 && spec.Version != job.Version {
 		return report, broken("the job has version %d, and this worker knows version %d", spec.Version, job.Version)
 	}
 	if spec.Target.SizeBytes <= 0 {
 		return report, broken("the job's target has a size of %d bytes", spec.Target.SizeBytes)
 	}
-	printer := &printer{out: o.Stdout, now: o.Now, interval: o.Interval}
-	defer func() { err = firstError(err, printer.finish()) }()
 	switch {
 	case spec.Source.Blank != nil && spec.Source.HTTP == nil:
-		return runBlank(ctx, spec.Target, printer)
+		return runBlank(ctx, spec, printer)
 	case spec.Source.HTTP != nil && spec.Source.Blank == nil:
 		return runHTTP(ctx, spec, o, printer)
 	default:
@@ -90,8 +94,8 @@ func run(ctx context.Context, spec job.Spec, o Options) (report transfer.Report,
 }
 
 // runBlank makes a disk of zeros.
-func runBlank(ctx context.Context, t job.Target, p *printer) (report transfer.Report, err error) {
-	disk, err := openTarget(t)
+func runBlank(ctx context.Context, spec job.Spec, p *printer) (report transfer.Report, err error) {
+	disk, err := openTarget(spec)
 	if err != nil {
 		return report, err
 	}
@@ -117,23 +121,33 @@ func runHTTP(ctx context.Context, spec job.Spec, o Options, p *printer) (report 
 	if err != nil {
 		return report, err
 	}
+	if spec.Checkpoint != "" {
+		options.Head = image.HeadBytes // most of the image won't be read
+	}
 	src, err := http.New(options)
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = firstError(err, src.Close()) }()
-	disk, err := openTarget(spec.Target)
+	disk, err := openTarget(spec)
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = firstError(err, disk.Close()) }()
-	return transfer.Run(ctx, transfer.Job{Source: src, Target: disk, Checksum: checksum, Limits: o.Limits, Progress: p.progress})
+	j := transfer.Job{
+		Source: src, Target: disk, Checksum: checksum, Limits: o.Limits, Progress: p.progress, Checkpoint: p.checkpoint, Hash: true,
+	}
+	if spec.Checkpoint != "" {
+		j.Resume = transfer.ParseCheckpoint(spec.Checkpoint)
+	}
+	return transfer.Run(ctx, j)
 }
 
-func openTarget(t job.Target) (target.Target, error) {
-	switch t.Kind {
+// openTarget opens the volume, with what an earlier attempt has left on it where that may be gone on with.
+func openTarget(spec job.Spec) (target.Target, error) {
+	switch t := spec.Target; t.Kind {
 	case job.File:
-		return target.OpenFile(target.FileOptions{Path: t.Path, SizeBytes: t.SizeBytes, AllowSmaller: t.AllowSmaller, Preallocation: preallocation(t, target.Falloc)})
+		return target.OpenFile(target.FileOptions{Path: t.Path, SizeBytes: t.SizeBytes, AllowSmaller: t.AllowSmaller, Preallocation: preallocation(t, target.Falloc), Keep: spec.Checkpoint != ""})
 	case job.Block:
 		return target.OpenBlock(target.BlockOptions{Path: t.Path, SizeBytes: t.SizeBytes, Preallocation: preallocation(t, target.Full)})
 	default:

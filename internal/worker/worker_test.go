@@ -6,11 +6,13 @@ import (
 	"crypto/sha256"
 	"fmt"
 	nethttp "net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 	"vmdisk.io/vmdisk/internal/job"
 	"vmdisk.io/vmdisk/internal/source/http"
 	"vmdisk.io/vmdisk/internal/source/sourcetest"
+	"vmdisk.io/vmdisk/internal/transfer"
 )
 
 // options are those of a worker whose http sources never pause and know no proxy.
@@ -75,8 +78,11 @@ func TestAnImageBecomesADisk(t *testing.T) {
 					}
 					result := Run(t.Context(), httpSpec(job.HTTP{URL: server.URL + "/disk", Checksum: sha256Of(content)}, target), options())
 					want := job.Result{Version: job.Version, Outcome: job.Succeeded, Format: format, VirtualBytes: int64(len(disk))}
-					if diff := cmp.Diff(want, result, cmpopts.IgnoreFields(job.Result{}, "ReadBytes", "WrittenBytes")); diff != "" {
+					if diff := cmp.Diff(want, result, cmpopts.IgnoreFields(job.Result{}, "ReadBytes", "WrittenBytes", "ContentHash")); diff != "" {
 						t.Error(diff)
+					}
+					if !strings.HasPrefix(result.ContentHash, "sha256-4MiB:") {
+						t.Errorf("the content hash is %q", result.ContentHash)
 					}
 					if excess := result.ReadBytes - int64(len(content)); excess < 0 || excess > 64<<10 {
 						t.Errorf("%d bytes were read of %d", result.ReadBytes, len(content))
@@ -197,7 +203,7 @@ func TestResultsSayWhatHappened(t *testing.T) {
 		},
 		"a connection that breaks for good": {
 			behaviour: sourcetest.Behaviour{Content: disk, CutAfter: 1 << 20, NoRange: true},
-			want:      job.Result{Outcome: job.SourceFailed, Reason: "ConnectionReset", Message: fmt.Sprintf("the connection broke while reading from $URL/disk (after 1048576 of %d bytes; the server can't continue where it stopped: it has no ranges)", size), Format: "raw", VirtualBytes: size},
+			want:      job.Result{Outcome: job.SourceFailed, Reason: "ConnectionReset", Message: fmt.Sprintf("the connection broke while reading from $URL/disk (after 1048576 of %d bytes; the server can't continue where it stopped: it has no ranges)", size), Format: "raw"},
 		},
 		"no directory for the file": {
 			change: func(s *job.Spec) { s.Target.Path = "/none/disk.img" },
@@ -318,6 +324,93 @@ func TestSecretsAreReadAsTheKubeletMountsThem(t *testing.T) {
 	}
 }
 
+// TestTheNewestCheckpointIsOnEachLine has one that comes between two lines, and one behind the last.
+func TestTheNewestCheckpointIsOnEachLine(t *testing.T) {
+	var out bytes.Buffer
+	p := &printer{out: &out, now: func() time.Time { return time.Unix(0, 0) }, interval: time.Second}
+	first, second := transfer.Checkpoint{Mark: 1}, transfer.Checkpoint{Mark: 2}
+	keep := func(c transfer.Checkpoint) {
+		if err := p.checkpoint(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep(first)
+	p.progress(3, 9)
+	keep(second)
+	last, err := p.finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := job.Progress{DoneBytes: 3, TotalBytes: 9, Checkpoint: first.Encode()}.Line() + "\n" + last.Line() + "\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" || last.Checkpoint != second.Encode() {
+		t.Errorf("%s%+v", diff, last)
+	}
+}
+
+// TestTheNextAttemptGoesOn has a server that goes away in the middle, and is back for the second attempt.
+func TestTheNextAttemptGoesOn(t *testing.T) {
+	content := append(imagetest.Disk(), imagetest.Disk()...)
+	size := int64(len(content))
+	for _, kind := range []job.Kind{job.File, job.Block} {
+		t.Run(string(kind), func(t *testing.T) {
+			server := &vanishing{content: content}
+			server.left.Store(size * 3 / 4)
+			web := httptest.NewServer(server)
+			defer web.Close()
+			target := fileTarget(t, size)
+			if kind == job.Block {
+				target = job.Target{Kind: job.Block, Path: dirtyDevice(t, size), SizeBytes: size}
+			}
+			spec := httpSpec(job.HTTP{URL: web.URL + "/disk", Checksum: sha256Of(content)}, target)
+			first := Run(t.Context(), spec, options())
+			if first.Outcome != job.SourceFailed || first.Checkpoint == "" || len(first.Checkpoint) > 1<<10 {
+				t.Fatalf("%+v", first)
+			}
+			server.left.Store(1 << 40)
+			spec.Checkpoint = first.Checkpoint
+			second := Run(t.Context(), spec, options())
+			want := job.Result{Version: job.Version, Outcome: job.Succeeded, Format: "raw", VirtualBytes: size}
+			if diff := cmp.Diff(want, second, cmpopts.IgnoreFields(job.Result{}, "ReadBytes", "WrittenBytes", "ContentHash", "ResumedAt")); diff != "" {
+				t.Error(diff)
+			}
+			if second.ResumedAt == 0 || second.ReadBytes > size-second.ResumedAt+2<<20 {
+				t.Errorf("%d bytes were read from %d on", second.ReadBytes, second.ResumedAt)
+			}
+			if got, err := os.ReadFile(target.Path); err != nil || !bytes.Equal(got, content) {
+				t.Errorf("the disk is not the image's, %v", err)
+			}
+		})
+	}
+}
+
+// vanishing is a web server that is gone when it has sent so many bytes.
+type vanishing struct {
+	content []byte
+	left    atomic.Int64
+}
+
+// ServeHTTP implements http.Handler.
+func (v *vanishing) ServeHTTP(w nethttp.ResponseWriter, r *nethttp.Request) {
+	if v.left.Load() <= 0 {
+		nethttp.NotFound(w, r)
+		return
+	}
+	w.Header().Set("ETag", `"1"`)
+	nethttp.ServeContent(vanishingWriter{w, v}, r, "", time.Time{}, bytes.NewReader(v.content))
+}
+
+type vanishingWriter struct {
+	nethttp.ResponseWriter
+	server *vanishing
+}
+
+func (w vanishingWriter) Write(p []byte) (int, error) {
+	if w.server.left.Add(-int64(len(p))) <= 0 {
+		panic(nethttp.ErrAbortHandler)
+	}
+	return w.ResponseWriter.Write(p)
+}
+
 func TestProgressIsPrintedOnceInAnInterval(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
@@ -329,7 +422,7 @@ func TestProgressIsPrintedOnceInAnInterval(t *testing.T) {
 		now = now.Add(step.after)
 		p.progress(step.done, 7)
 	}
-	if err := p.finish(); err != nil {
+	if _, err := p.finish(); err != nil {
 		t.Fatal(err)
 	}
 	var want string

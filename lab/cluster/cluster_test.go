@@ -47,30 +47,6 @@ func TestLabSets(t *testing.T) {
 	}
 }
 
-func TestMountsBelowListsTheDeepestAndLatestFirst(t *testing.T) {
-	mountinfo := `22 1 254:0 / / rw - ext4 /dev/vda rw
-30 22 0:30 / /lab/node-a/run/x/rootfs rw - overlay overlay rw
-31 22 0:31 / /lab/node-a/pods/1 rw - tmpfs tmpfs rw
-32 31 0:32 / /lab/node-a/pods/1 rw - ext4 /dev/loop1 rw
-33 22 0:33 / /laboratory rw - tmpfs tmpfs rw
-34 22 0:34 / /lab/with\040space rw - tmpfs tmpfs rw
-`
-	want := []string{"/lab/node-a/run/x/rootfs", "/lab/node-a/pods/1", "/lab/node-a/pods/1", "/lab/with space"}
-	if diff := cmp.Diff(want, mountsBelow(mountinfo, "/lab")); diff != "" {
-		t.Errorf("mounts (-want +got):\n%s", diff)
-	}
-}
-
-func TestBelongingFollowsLoopDevicesThatLieOnLoopDevices(t *testing.T) {
-	volume := loop{device: "/dev/loop0", number: 1792, file: "/lab/csi/volumes/a"}
-	kubelets := loop{device: "/dev/loop1", number: 1793, on: 1792, file: "/dev/loop0"}
-	others := loop{device: "/dev/loop2", number: 1794, file: "/home/disk.img"}
-	got := belonging([]loop{kubelets, others, volume}, "/lab")
-	if diff := cmp.Diff([]loop{volume, kubelets}, got, cmp.AllowUnexported(loop{})); diff != "" {
-		t.Errorf("the lab's loop devices (-want +got):\n%s", diff)
-	}
-}
-
 func TestADirectoryOfSomethingElseIsNoLabs(t *testing.T) {
 	tests := map[string]struct {
 		holds   []string

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"vmdisk.io/vmdisk/lab/mounts"
 )
 
 // Down stops the lab and removes everything of it except the built programs and the logs, whatever state it is in. What
@@ -36,7 +38,7 @@ func clean(ctx context.Context, o Options) error {
 	if err := removeCgroups(); err != nil {
 		return err
 	}
-	if err := unmountAll(); err != nil {
+	if err := mounts.Free(Dir()); err != nil {
 		return err
 	}
 	return errors.Join(removeNetwork(ctx), removeState())

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"vmdisk.io/vmdisk/lab/mounts"
 )
 
 // envInside tells the test that it runs in namespaces of its own.
@@ -111,7 +113,7 @@ func TestTheLabGoesDownAfterItWasKilled(t *testing.T) {
 	if os.Getenv(envInside) == "" {
 		return // the other test runs this one
 	}
-	if loops, err := labLoops(); err != nil || len(loops) == 0 {
+	if _, loops, err := mounts.Left(Dir()); err != nil || len(loops) == 0 {
 		t.Fatalf("the killed lab left no loop devices (%v): this test tests nothing", err)
 	}
 	timed(t, "down after its namespace ended", Down)
@@ -271,15 +273,8 @@ func nothingIsLeft(t *testing.T) {
 	if left := strays(); len(left) > 0 {
 		t.Errorf("processes are left: %v", left)
 	}
-	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if left := mountsBelow(string(mountinfo), Dir()); len(left) > 0 {
-		t.Errorf("mounts are left: %v", left)
-	}
-	if left, err := labLoops(); err != nil || len(left) > 0 {
-		t.Errorf("loop devices are left: %v (%v)", left, err)
+	if points, loops, err := mounts.Left(Dir()); err != nil || len(points)+len(loops) > 0 {
+		t.Errorf("mounts and loop devices are left: %v, %v (%v)", points, loops, err)
 	}
 	if left, err := cgroupRoots(); err != nil || len(left) > 0 {
 		t.Errorf("cgroups are left: %v (%v)", left, err)

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"vmdisk.io/vmdisk/lab/mounts"
 )
 
 // identity answers who the driver is.
@@ -98,7 +100,7 @@ func detachFile(file string) error {
 	if err != nil || !attached {
 		return err
 	}
-	return detachLoop(device)
+	return mounts.Detach(device)
 }
 
 func (c *controller) ControllerPublishVolume(_ context.Context, r *spec.ControllerPublishVolumeRequest) (*spec.ControllerPublishVolumeResponse, error) {

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"vmdisk.io/vmdisk/lab/mounts"
 )
 
 // Offsets in an ext4 superblock and its own place (Documentation/filesystems/ext4/super.rst), in bytes.
@@ -113,13 +115,13 @@ func growMounted(device string, options []string) error {
 	if canGrowOnline() {
 		return command("resize2fs", device)
 	}
-	mounts, err := mountPoints()
+	points, err := mounts.Points()
 	if err != nil {
 		return err
 	}
-	var shown []mountPoint
-	for _, mount := range mounts {
-		if mount.shows(device) {
+	var shown []mounts.Point
+	for _, mount := range points {
+		if shows(mount, device) {
 			shown = append(shown, mount)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"vmdisk.io/vmdisk/lab/mounts"
 )
 
 // The tests run on real loop devices and mounts, and so need root, as the lab does.
@@ -54,7 +55,7 @@ func start(t *testing.T) *harness {
 	}}
 	t.Cleanup(func() {
 		h.stop()
-		if err := Cleanup(context.Background(), h.config.StateDir); err != nil {
+		if err := mounts.Free(dir); err != nil {
 			t.Error(err)
 		}
 		if err := os.RemoveAll(dir); err != nil {
@@ -239,12 +240,7 @@ func (h *harness) roundTrip(driver, nodeName, id string, c *spec.VolumeCapabilit
 	if c.GetMount() != nil {
 		file = filepath.Join(file, "file")
 	}
-	// No program is started meanwhile: the driver is in this process, and its child would have the file open until it
-	// runs, which keeps the mount busy.
-	syscall.ForkLock.RLock()
-	err := os.WriteFile(file, []byte(text), 0o600)
-	syscall.ForkLock.RUnlock()
-	if err != nil {
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
 	if err := h.tryRelease(driver, nodeName, id); err != nil {

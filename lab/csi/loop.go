@@ -5,55 +5,20 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"vmdisk.io/vmdisk/lab/mounts"
 )
 
 // Loop devices are found by their backing file in sysfs, never from memory: what the kernel says stays true across a
 // crash of the driver.
 
-const (
-	loopMajor      = 7 // Documentation/admin-guide/devices.txt
-	attachAttempts = 50
-	// deletedSuffix is what the kernel appends to the path of a backing file that has been unlinked.
-	deletedSuffix = " (deleted)"
-)
-
-// loopDevice is one loop device that is in use.
-type loopDevice struct {
-	Path    string // for example /dev/loop3
-	Number  int
-	Backing string // the backing file as the kernel knows it
-}
-
-// attachedLoops lists the loop devices that have a backing file.
-func attachedLoops() ([]loopDevice, error) {
-	names, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	if err != nil {
-		return nil, fmt.Errorf("list loop devices: %w", err)
-	}
-	var loops []loopDevice
-	for _, name := range names {
-		raw, err := os.ReadFile(name)
-		if err != nil {
-			continue // it was detached between the listing and the read
-		}
-		device := filepath.Base(filepath.Dir(filepath.Dir(name)))
-		number, err := strconv.Atoi(strings.TrimPrefix(device, "loop"))
-		if err != nil {
-			return nil, fmt.Errorf("read the number of loop device %q: %w", device, err)
-		}
-		loops = append(loops, loopDevice{Path: "/dev/" + device, Number: number, Backing: strings.TrimSuffix(string(raw), "\n")})
-	}
-	return loops, nil
-}
+const attachAttempts = 50
 
 // loopOf returns the loop device whose backing file is file; ok is false if there is none.
 func loopOf(file string) (device string, ok bool, err error) {
-	loops, err := attachedLoops()
+	loops, err := mounts.Loops()
 	if err != nil {
 		return "", false, err
 	}
@@ -101,7 +66,7 @@ func attachLoop(file string) (string, error) {
 // keepLoop has the device stay in front of file. One that was detached while somebody had it open would go with its last
 // user, under whoever relies on it by then. It is false if the device is gone already.
 func keepLoop(device, file string) (kept bool, err error) {
-	err = onLoop(device, func(fd int) error {
+	err = mounts.OnLoop(device, "keep", func(fd int) error {
 		info, err := unix.IoctlLoopGetStatus64(fd)
 		if err == nil && info.Flags&unix.LO_FLAGS_AUTOCLEAR != 0 {
 			info.Flags &^= unix.LO_FLAGS_AUTOCLEAR
@@ -111,7 +76,7 @@ func keepLoop(device, file string) (kept bool, err error) {
 			return nil
 		}
 		return err
-	}, "keep")
+	})
 	if err != nil {
 		return false, err
 	}
@@ -132,7 +97,7 @@ func freeLoop() (string, error) {
 	}
 	device := fmt.Sprintf("/dev/loop%d", number)
 	// A /dev that is not a devtmpfs has no node for a device that the kernel has just made.
-	err = unix.Mknod(device, unix.S_IFBLK|0o660, int(unix.Mkdev(loopMajor, uint32(number))))
+	err = unix.Mknod(device, unix.S_IFBLK|0o660, int(unix.Mkdev(mounts.LoopMajor, uint32(number))))
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return "", fmt.Errorf("make the device node %s: %w", device, err)
 	}
@@ -150,56 +115,12 @@ func configureLoop(device string, backing *os.File) error {
 	return unix.IoctlLoopConfigure(int(loop.Fd()), &config)
 }
 
-// detachLoop frees the device. A device that is still open goes when its last user closes it; a device that is free
-// already is no error.
-func detachLoop(device string) error {
-	return onLoop(device, func(fd int) error {
-		_, err := unix.IoctlRetInt(fd, unix.LOOP_CLR_FD)
-		if errors.Is(err, unix.ENXIO) {
-			return nil
-		}
-		return err
-	}, "detach")
-}
-
 // refreshLoop makes the device as large as its backing file has become.
 func refreshLoop(device string) error {
-	return onLoop(device, func(fd int) error {
+	return mounts.OnLoop(device, "resize", func(fd int) error {
 		_, err := unix.IoctlRetInt(fd, unix.LOOP_SET_CAPACITY)
 		return err
-	}, "resize")
-}
-
-func onLoop(device string, do func(fd int) error, what string) error {
-	loop, err := os.OpenFile(device, os.O_RDONLY, 0)
-	if err != nil {
-		return fmt.Errorf("%s loop device: %w", what, err)
-	}
-	defer loop.Close()
-	if err := do(int(loop.Fd())); err != nil {
-		return fmt.Errorf("%s loop device %s: %w", what, device, err)
-	}
-	return nil
-}
-
-// backingDevice returns the number of the loop device that lies below this one, or -1. The kubelet puts a loop device
-// of its own on every block volume, as a lock.
-func backingDevice(device string) (int, error) {
-	below := -1
-	err := onLoop(device, func(fd int) error {
-		info, err := unix.IoctlLoopGetStatus64(fd)
-		if errors.Is(err, unix.ENXIO) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if unix.Major(info.Rdevice) == loopMajor {
-			below = int(unix.Minor(info.Rdevice))
-		}
-		return nil
-	}, "inspect")
-	return below, err
+	})
 }
 
 // sizeOf returns the bytes of a block device or file.

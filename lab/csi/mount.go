@@ -1,101 +1,23 @@
 package csi
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vmdisk.io/vmdisk/lab/mounts"
 )
 
-// mountPoint is one line of /proc/self/mountinfo (proc_pid_mountinfo(5)).
-type mountPoint struct {
-	Device string // major:minor of the mounted filesystem
-	Root   string // what of that filesystem is mounted: "/loop3" for a bind mount of a device node
-	Target string
-	FSType string
-}
-
-func mountPoints() ([]mountPoint, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, fmt.Errorf("list mounts: %w", err)
-	}
-	defer f.Close()
-	var mounts []mountPoint
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		mount, err := parseMount(lines.Text())
-		if err != nil {
-			return nil, err
-		}
-		mounts = append(mounts, mount)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("list mounts: %w", err)
-	}
-	return mounts, nil
-}
-
-// parseMount reads one line: ID PARENT MAJOR:MINOR ROOT TARGET OPTIONS [TAGS...] - FSTYPE SOURCE SUPEROPTIONS.
-func parseMount(line string) (mountPoint, error) {
-	fields := strings.Fields(line)
-	dash := slices.Index(fields, "-")
-	if len(fields) < 6 || dash < 0 || dash+1 >= len(fields) {
-		return mountPoint{}, fmt.Errorf("list mounts: unknown line %q in /proc/self/mountinfo", line)
-	}
-	return mountPoint{
-		Device: fields[2],
-		Root:   unescape(fields[3]),
-		Target: unescape(fields[4]),
-		FSType: fields[dash+1],
-	}, nil
-}
-
-// unescape undoes the kernel's \ooo for space, tab, newline and backslash.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var out strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if code, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				out.WriteByte(byte(code))
-				i += 3
-				continue
-			}
-		}
-		out.WriteByte(s[i])
-	}
-	return out.String()
-}
-
-// mountedAt returns the uppermost mount on target; ok is false if nothing is mounted there.
-func mountedAt(target string) (found mountPoint, ok bool, err error) {
-	mounts, err := mountPoints()
-	if err != nil {
-		return mountPoint{}, false, err
-	}
-	for _, mount := range mounts {
-		if mount.Target == target {
-			found, ok = mount, true // later lines lie on top
-		}
-	}
-	return found, ok, nil
-}
-
 // shows says whether the mount shows this loop device: its filesystem, or its device node.
-func (m mountPoint) shows(device string) bool {
+func shows(m mounts.Point, device string) bool {
 	number := strings.TrimPrefix(device, "/dev/loop")
-	if m.Device == fmt.Sprintf("%d:%s", loopMajor, number) {
+	if m.Device == fmt.Sprintf("%d:%s", mounts.LoopMajor, number) {
 		return true
 	}
 	return (m.FSType == "devtmpfs" || m.FSType == "tmpfs") && m.Root == "/loop"+number
@@ -118,7 +40,7 @@ func bindMount(source, target string, readOnly bool) error {
 // unmountAll removes every mount on target; nothing mounted, or no such path, is no error.
 func unmountAll(target string) error {
 	for {
-		_, ok, err := mountedAt(target)
+		_, ok, err := mounts.At(target)
 		if err != nil || !ok {
 			return err
 		}

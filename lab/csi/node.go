@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"vmdisk.io/vmdisk/lab/mounts"
 )
 
 // node is the driver's node service for one kubelet.
@@ -87,14 +89,24 @@ func (n *node) reachable(v volume) error {
 	return nil
 }
 
+// withDevice returns a copy of the volume, or NotFound, and its loop device, or "" if it has none.
+func (n *node) withDevice(id string) (volume, string, error) {
+	v, err := n.volume(id)
+	if err != nil {
+		return volume{}, "", err
+	}
+	device, _, err := loopOf(BackingFile(n.stateDir, v.ID))
+	return v, device, err
+}
+
 // ensureMounted has the device shown at target: mount is called unless it is there already. What another device has left
 // there goes first.
 func ensureMounted(device, target string, mount func() error) error {
-	mounted, ok, err := mountedAt(target)
+	mounted, ok, err := mounts.At(target)
 	if err != nil {
 		return err
 	}
-	if ok && mounted.shows(device) {
+	if ok && shows(mounted, device) {
 		return nil
 	}
 	if err := unmountAll(target); err != nil {
@@ -148,21 +160,17 @@ func (n *node) NodePublishVolume(_ context.Context, r *spec.NodePublishVolumeReq
 		return nil, err
 	}
 	defer n.lock(r.GetVolumeId())()
-	v, err := n.volume(r.GetVolumeId())
+	v, device, err := n.withDevice(r.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
-	device, attached, err := loopOf(BackingFile(n.stateDir, v.ID))
-	if err != nil {
-		return nil, err
-	}
-	if !attached || !v.Staged[n.name] {
+	if device == "" || !v.Staged[n.name] {
 		return nil, status.Errorf(codes.FailedPrecondition, "volume %s is not staged on node %s: NodeStageVolume comes first", v.ID, n.name)
 	}
 	source, makeTarget := r.GetStagingTargetPath(), makeDirectory
 	if r.GetVolumeCapability().GetBlock() != nil {
 		source, makeTarget = device, makeFile
-	} else if staged, ok, err := mountedAt(source); err != nil || !ok || !staged.shows(device) {
+	} else if staged, ok, err := mounts.At(source); err != nil || !ok || !shows(staged, device) {
 		return nil, errors.Join(err, status.Errorf(codes.FailedPrecondition, "volume %s is not mounted at its staging path %s", v.ID, source))
 	}
 	return &spec.NodePublishVolumeResponse{}, ensureMounted(device, r.GetTargetPath(), func() error {
@@ -208,19 +216,15 @@ func (n *node) NodeExpandVolume(_ context.Context, r *spec.NodeExpandVolumeReque
 		return nil, err
 	}
 	defer n.lock(r.GetVolumeId())()
-	v, err := n.volume(r.GetVolumeId())
+	v, device, err := n.withDevice(r.GetVolumeId())
 	if err != nil {
 		return nil, err
 	}
-	device, attached, err := loopOf(BackingFile(n.stateDir, v.ID))
+	mounted, ok, err := mounts.At(r.GetVolumePath())
 	if err != nil {
 		return nil, err
 	}
-	mounted, ok, err := mountedAt(r.GetVolumePath())
-	if err != nil {
-		return nil, err
-	}
-	if !attached || !ok || !mounted.shows(device) {
+	if device == "" || !ok || !shows(mounted, device) {
 		return nil, status.Errorf(codes.NotFound, "volume %s is not mounted at %s", v.ID, r.GetVolumePath())
 	}
 	if err := refreshLoop(device); err != nil {

@@ -176,56 +176,6 @@ func TestAVolumeStagedAgainKeepsADeviceThatSomebodyHadOpen(t *testing.T) {
 	}
 }
 
-func TestCleanupAfterAKilledDriver(t *testing.T) {
-	h := start(t)
-	mounted := h.create(plain, request("pvc-1", 16*mib, filesystem(writer))).GetVolumeId()
-	h.use(plain, "node-a", mounted, filesystem(writer))
-	raw := h.create(plain, request("pvc-2", 4*mib, block(writer))).GetVolumeId()
-	target := h.use(plain, "node-a", raw, block(writer))
-	// The kubelet's lock: a loop device on top of the published device.
-	if _, err := attachLoop(target); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(h.backing("unknown"), make([]byte, mib), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := attachLoop(h.backing("unknown")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(h.backing("unknown")); err != nil {
-		t.Fatal(err)
-	}
-	h.stop()
-
-	for range 2 {
-		if err := Cleanup(t.Context(), h.config.StateDir); err != nil {
-			t.Fatal(err)
-		}
-	}
-	loops, err := attachedLoops()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Dir(realPath(h.config.StateDir))
-	for _, loop := range loops {
-		if strings.HasPrefix(loop.Backing, dir) {
-			t.Errorf("%s is still attached to %s", loop.Path, loop.Backing)
-		}
-	}
-	mounts, err := mountPoints()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, mount := range mounts {
-		if strings.HasPrefix(mount.Target, dir) {
-			t.Errorf("%s is still mounted", mount.Target)
-		}
-	}
-	h.run()
-	_, err = h.controller(plain).DeleteVolume(t.Context(), &spec.DeleteVolumeRequest{VolumeId: mounted})
-	want(t, codes.OK, err)
-}
-
 func TestKubeletFindsTheDriver(t *testing.T) {
 	h := start(t)
 	for _, n := range h.config.Nodes {

@@ -104,7 +104,7 @@ func bootWith(ctx context.Context, way accelerator, device string, out io.Writer
 	if !errors.Is(verdict, errExited) {
 		// Its own end is of no interest after the verdict.
 		_ = qemu.Process.Kill()
-		_ = <-exited
+		<-exited
 	}
 	screen.flush()
 	if verdict != nil {

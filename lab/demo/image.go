@@ -13,6 +13,7 @@ import (
 
 	"vmdisk.io/vmdisk/lab/debian"
 	"vmdisk.io/vmdisk/lab/lockfile"
+	"vmdisk.io/vmdisk/lab/mounts"
 )
 
 const (
@@ -107,11 +108,11 @@ func Image(ctx context.Context, cacheDir string, out io.Writer) (Built, error) {
 // build fills a directory beside dir and renames it to dir when it is complete: a killed build leaves no half image.
 func build(ctx context.Context, out io.Writer, dir string, sources aptSources, held *os.File) (err error) {
 	partial := dir + ".partial"
-	if err := removeTree(ctx, partial); err != nil {
+	if err := removeTree(partial); err != nil {
 		return err
 	}
 	defer func() {
-		if cleanErr := removeTree(context.WithoutCancel(ctx), partial); err == nil {
+		if cleanErr := removeTree(partial); err == nil {
 			err = cleanErr
 		}
 	}()
@@ -200,26 +201,9 @@ func ConvertRaw(ctx context.Context, qcow2, raw string) error {
 
 // removeTree deletes dir and whatever a killed mmdebstrap left mounted below it: deleting through a bind mount of the
 // machine's /dev or /proc would be a disaster.
-func removeTree(ctx context.Context, dir string) error {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return fmt.Errorf("look for mounts below %s: %w", dir, err)
-	}
-	for _, point := range mountsBelow(string(mounts), dir) {
-		if _, err := (command{name: "umount", args: []string{point}}).run(ctx); err != nil {
-			return fmt.Errorf("unmount %s, which a killed build left: %w", point, err)
-		}
+func removeTree(dir string) error {
+	if err := mounts.Free(dir); err != nil {
+		return fmt.Errorf("unmount what a killed build left: %w", err)
 	}
 	return os.RemoveAll(dir)
-}
-
-// mountsBelow returns the mount points below dir, the last mounted first; mountinfo is in proc(5)'s format.
-func mountsBelow(mountinfo, dir string) []string {
-	var points []string
-	for line := range strings.Lines(mountinfo) {
-		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
-			points = append([]string{fields[4]}, points...)
-		}
-	}
-	return points
 }

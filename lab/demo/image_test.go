@@ -10,17 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestMountsBelowComeInnermostFirst(t *testing.T) {
-	mountinfo := "22 1 254:0 / / rw - ext4 /dev/vda rw\n" +
-		"30 22 0:5 / /cache/partial/root/dev rw - devtmpfs udev rw\n" +
-		"31 30 0:6 / /cache/partial/root/dev/pts rw - devpts devpts rw\n" +
-		"32 22 0:7 / /cache/partial-other rw - tmpfs tmpfs rw\n"
-	want := []string{"/cache/partial/root/dev/pts", "/cache/partial/root/dev"}
-	if diff := cmp.Diff(want, mountsBelow(mountinfo, "/cache/partial")); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestCachedImage(t *testing.T) {
 	sum := strings.Repeat("0123456789abcdef", 4)
 	complete := map[string]string{

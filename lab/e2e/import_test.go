@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/api/v1alpha1"
@@ -109,18 +112,30 @@ func TestImportIntoDirtyVolume(t *testing.T) {
 // dirtyClass is a class whose fresh volumes are full of other bytes.
 func (n *tenant) dirtyClass() string {
 	n.t.Helper()
-	binding := storagev1.VolumeBindingImmediate
+	name := n.name + "-dirty"
+	n.makeClass(name, map[string]string{csi.ParameterDirty: "true"})
+	return name
+}
+
+// makeClass makes a class like blockNow, with more parameters, until the test ends.
+func (n *tenant) makeClass(name string, parameters map[string]string) {
+	n.t.Helper()
+	all := map[string]string{csi.ParameterKind: "replicated"}
+	maps.Copy(all, parameters)
 	class := &storagev1.StorageClass{
-		ObjectMeta:        metav1.ObjectMeta{Name: n.name + "-dirty"},
+		ObjectMeta:        metav1.ObjectMeta{Name: name, Labels: map[string]string{tenantLabel: ""}},
 		Provisioner:       "linstor.csi.linbit.com",
-		Parameters:        map[string]string{csi.ParameterKind: "replicated", csi.ParameterDirty: "true"},
-		VolumeBindingMode: &binding,
+		Parameters:        all,
+		VolumeBindingMode: new(storagev1.VolumeBindingImmediate),
 	}
 	if err := n.Create(n.t.Context(), class); err != nil {
 		n.t.Fatalf("make a StorageClass: %v", err)
 	}
-	n.t.Cleanup(func() { n.removeCluster(class) })
-	return class.Name
+	n.t.Cleanup(func() {
+		if err := n.Delete(context.WithoutCancel(n.t.Context()), class); client.IgnoreNotFound(err) != nil {
+			n.t.Errorf("delete the StorageClass %s: %v", name, err)
+		}
+	})
 }
 
 // zeros is the SHA-256 of a usual disk that is all zero: head -c 512M /dev/zero | sha256sum.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -105,11 +106,11 @@ func prepare(ctx context.Context) error {
 	return startServer(ctx, tools)
 }
 
-// tenantLabel marks the namespaces of the scenarios.
+// tenantLabel marks the namespaces and the classes of the scenarios.
 const tenantLabel = "e2e.vmdisk.io/tenant"
 
-// removeTenants deletes the namespaces of all scenarios, those of a killed run among them, and waits until they and their
-// volumes are gone.
+// removeTenants deletes the namespaces and classes of all scenarios, those of a killed run among them, and waits until the
+// namespaces and their volumes are gone.
 func removeTenants(ctx context.Context) error {
 	c, err := connect()
 	if err != nil {
@@ -117,6 +118,9 @@ func removeTenants(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("namespaces of the scenarios don't go away: see kubectl get all,pvc -A"))
 	defer cancel()
+	if err := c.DeleteAllOf(ctx, &storagev1.StorageClass{}, client.HasLabels{tenantLabel}); err != nil {
+		return fmt.Errorf("delete the scenarios' StorageClasses: %w", err)
+	}
 	for {
 		var left corev1.NamespaceList
 		if err := c.List(ctx, &left, client.HasLabels{tenantLabel}); err != nil {

@@ -258,11 +258,3 @@ func condition(dv *cdiv1.DataVolume, kind cdiv1.DataVolumeConditionType) cdiv1.D
 	}
 	return cdiv1.DataVolumeCondition{Type: kind}
 }
-
-// removeCluster deletes an object that belongs to no namespace.
-func (n *tenant) removeCluster(object client.Object) {
-	n.t.Helper()
-	if err := n.Delete(context.WithoutCancel(n.t.Context()), object); client.IgnoreNotFound(err) != nil {
-		n.t.Errorf("delete %s: %v", object.GetName(), err)
-	}
-}

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/codes"
-	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"vmdisk.io/vmdisk/api/v1alpha1"
@@ -28,13 +26,7 @@ func TestWaiting(t *testing.T) {
 		if c := condition(dv, cdiv1.DataVolumeBound); c.Reason != "ErrClaimNotValid" {
 			t.Errorf("the DataVolume's Bound is %+v, want the reason ErrClaimNotValid", c)
 		}
-		binding := storagev1.VolumeBindingImmediate
-		made := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: "linstor.csi.linbit.com",
-			Parameters: map[string]string{csi.ParameterKind: "replicated"}, VolumeBindingMode: &binding}
-		if err := n.Create(t.Context(), made); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { n.removeCluster(made) })
+		n.makeClass(class, nil)
 		n.becomesReady("disk")
 	})
 	t.Run("for a ConfigMap that doesn't exist", func(t *testing.T) {

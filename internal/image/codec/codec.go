@@ -3,12 +3,12 @@
 package codec
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/klauspost/compress/zstd"
 
 	"vmdisk.io/vmdisk/internal/image"
+	"vmdisk.io/vmdisk/internal/stream/inflate"
 )
 
 // MaxPiece is the largest decoded length of a compressed piece in bytes: a qcow2 cluster of 2 MiB.
@@ -16,14 +16,9 @@ const MaxPiece = 2 << 20
 
 // Decoder decodes pieces one after the other. It keeps its tables between them, and is not safe for concurrent use.
 type Decoder struct {
-	inflater *inflater
+	inflater *inflate.Decoder
 	zstd     *zstd.Decoder
 }
-
-var (
-	errShort      = errors.New("it ends before it has given all of its bytes")
-	errNotDeflate = errors.New("it is not a deflate stream")
-)
 
 // Decode fills dst with the decoded form of stored, which may have bytes of something else behind it. An error means
 // that stored is not what it claims to be; dst then holds nothing of use.
@@ -31,7 +26,7 @@ func (d *Decoder) Decode(dst []byte, encoding image.Encoding, stored []byte) err
 	switch encoding {
 	case image.Plain:
 		if copy(dst, stored) < len(dst) {
-			return errShort
+			return inflate.ErrShort
 		}
 		return nil
 	case image.Deflate:
@@ -47,10 +42,10 @@ func (d *Decoder) Decode(dst []byte, encoding image.Encoding, stored []byte) err
 
 func (d *Decoder) decodeDeflate(dst, stored []byte) error {
 	if d.inflater == nil {
-		d.inflater = newInflater()
+		d.inflater = inflate.New()
 	}
-	defer d.inflater.release()
-	return d.inflater.inflate(dst, stored)
+	defer d.inflater.Release()
+	return d.inflater.Decode(dst, stored)
 }
 
 // decodeZstd decodes frame after frame until dst is full. A frame is cut out of stored first: what lies behind it may
@@ -76,7 +71,7 @@ func (d *Decoder) decodeZstd(dst, stored []byte) error {
 		filled += len(out)
 		stored = stored[n:]
 		if filled < len(dst) && len(stored) < 4 {
-			return errShort
+			return inflate.ErrShort
 		}
 	}
 	return nil

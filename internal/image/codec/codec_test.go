@@ -10,15 +10,18 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
 
 	"vmdisk.io/vmdisk/internal/image"
+	"vmdisk.io/vmdisk/internal/stream/inflate"
 )
 
-func deflate(t testing.TB, level int, p []byte) []byte {
+// encoded is p as an encoder writes it.
+func encoded[W io.WriteCloser](t testing.TB, p []byte, encoder func(io.Writer) (W, error)) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := flate.NewWriter(&out, level)
+	w, err := encoder(&out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,20 +34,19 @@ func deflate(t testing.TB, level int, p []byte) []byte {
 	return out.Bytes()
 }
 
+func deflate(t testing.TB, level int, p []byte) []byte {
+	t.Helper()
+	return encoded(t, p, func(w io.Writer) (*flate.Writer, error) { return flate.NewWriter(w, level) })
+}
+
+func zlibbed(t testing.TB, level int, p []byte) []byte {
+	t.Helper()
+	return encoded(t, p, func(w io.Writer) (*zlib.Writer, error) { return zlib.NewWriterLevel(w, level) })
+}
+
 func zstandard(t testing.TB, p []byte, options ...zstd.EOption) []byte {
 	t.Helper()
-	var out bytes.Buffer
-	w, err := zstd.NewWriter(&out, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(p); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	return encoded(t, p, func(w io.Writer) (*zstd.Encoder, error) { return zstd.NewWriter(w, options...) })
 }
 
 func text(n int) []byte { return bytes.Repeat([]byte("some text, and some more of it; "), n/32+1)[:n] }
@@ -129,7 +131,7 @@ func TestDeflateOfEveryShape(t *testing.T) {
 	if _, err := r.Read(noise[:]); err != nil {
 		t.Fatal(err)
 	}
-	var f = newInflater()
+	var d Decoder
 	for name, whole := range map[string][]byte{
 		"zeros": make([]byte, 70_000), "text": text(70_000), "noise": noise[:], "program": program(), "skewed": skewed(70_000, 1), "more skewed": bytes.Repeat(skewed(7_000, 2), 10),
 		"pairs": bytes.Repeat([]byte("ab"), 35_000), "seven": bytes.Repeat([]byte("abcdefg"), 10_000), "a few": []byte("abcabcabc"),
@@ -138,16 +140,16 @@ func TestDeflateOfEveryShape(t *testing.T) {
 			stored := deflate(t, level, whole)
 			for _, n := range []int{0, 1, len(whole) / 3, len(whole) - 1, len(whole)} {
 				got := make([]byte, n)
-				if err := f.inflate(got, stored); err != nil || !bytes.Equal(got, whole[:n]) {
+				if err := d.Decode(got, image.Deflate, stored); err != nil || !bytes.Equal(got, whole[:n]) {
 					t.Fatalf("%s, level %d, %d bytes: %v", name, level, n, err)
 				}
 			}
-			if err := f.inflate(make([]byte, len(whole)+1), stored); !errors.Is(err, errShort) {
+			if err := d.Decode(make([]byte, len(whole)+1), image.Deflate, stored); !errors.Is(err, inflate.ErrShort) {
 				t.Fatalf("%s, level %d, a byte too many: %v", name, level, err)
 			}
 			for n := range min(len(stored), 300) {
 				got := make([]byte, len(whole))
-				if err := f.inflate(got, stored[:n]); err == nil && !bytes.Equal(got, whole) { // only the end's mark may be missing
+				if err := d.Decode(got, image.Deflate, stored[:n]); err == nil && !bytes.Equal(got, whole) { // only the end's mark may be missing
 					t.Fatalf("%s, level %d, cut after %d bytes: no error", name, level, n)
 				}
 			}

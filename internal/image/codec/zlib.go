@@ -4,11 +4,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/adler32"
+
+	"vmdisk.io/vmdisk/internal/stream/inflate"
 )
 
 var (
 	errNotZlib  = errors.New("it is not a zlib stream")
-	errLong     = errors.New("it goes on when it has given all of its bytes")
 	errChecksum = errors.New("its checksum is another one than its bytes have")
 )
 
@@ -25,64 +26,21 @@ func (d *Decoder) decodeZlib(dst, stored []byte) error {
 		return errNotZlib
 	}
 	if d.inflater == nil {
-		d.inflater = newInflater()
+		d.inflater = inflate.New()
 	}
-	f := d.inflater
-	defer f.release()
-	if err := f.inflate(dst, stored[ZlibHeader:]); err != nil {
+	defer d.inflater.Release()
+	if err := d.inflater.Decode(dst, stored[ZlibHeader:]); err != nil {
 		return err
 	}
-	if err := f.finish(); err != nil {
+	sum, err := d.inflater.Finish()
+	if err != nil {
 		return err
 	}
-	f.at -= int(f.n / 8) // whole bytes that buf took go back
-	if len(f.src)-f.at < 4 {
-		return errShort
+	if len(sum) < 4 {
+		return inflate.ErrShort
 	}
-	if binary.BigEndian.Uint32(f.src[f.at:]) != adler32.Checksum(dst) {
+	if binary.BigEndian.Uint32(sum) != adler32.Checksum(dst) {
 		return errChecksum
 	}
 	return nil
-}
-
-// release lets go of the input.
-func (f *inflater) release() { f.src = nil }
-
-// finish reads what is left of the stream when its output is complete: the end of the block, and empty blocks.
-func (f *inflater) finish() error {
-	for {
-		if f.rest > 0 {
-			return errLong
-		}
-		if f.header>>1 != 0 {
-			e, err := f.symbol(&f.literal)
-			if err != nil {
-				return err
-			}
-			if e&kindMask != kindOther {
-				return errLong
-			}
-		}
-		if f.header&1 != 0 {
-			return nil
-		}
-		header, err := f.take(3)
-		if err != nil {
-			return err
-		}
-		f.header, f.rest = header, 0
-		switch header >> 1 {
-		case 0:
-			_, err = f.stored(nil, 0)
-		case 1:
-			f.fixedCodes()
-		case 2:
-			err = f.readCodes()
-		default:
-			err = errNotDeflate
-		}
-		if err != nil {
-			return err
-		}
-	}
 }

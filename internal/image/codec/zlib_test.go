@@ -10,23 +10,8 @@ import (
 	"github.com/klauspost/compress/zlib"
 
 	"vmdisk.io/vmdisk/internal/image"
+	"vmdisk.io/vmdisk/internal/stream/inflate"
 )
-
-func zlibbed(t testing.TB, level int, p []byte) []byte {
-	t.Helper()
-	var out bytes.Buffer
-	w, err := zlib.NewWriterLevel(&out, level)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(p); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
 
 // change is b with one byte changed.
 func change(b []byte, at int) []byte {
@@ -61,12 +46,12 @@ func TestAZlibStreamIsWholeOrAnError(t *testing.T) {
 		"with empty blocks at its end":  {flushed.Bytes(), nil},
 		"a wrong checksum":              {change(good, -1), errChecksum},
 		"other bytes":                   {change(zlibbed(t, 0, whole), 5000), errChecksum},
-		"no checksum":                   {good[:len(good)-4], errShort},
-		"half a checksum":               {good[:len(good)-2], errShort},
-		"a byte more":                   {zlibbed(t, 6, text(64<<10+1)), errLong},
-		"a byte more, stored":           {zlibbed(t, 0, text(64<<10+1)), errLong},
-		"a repetition that goes on":     {zlibbed(t, 9, append(bytes.Clone(whole), text(200)...)), errLong},
-		"a byte less":                   {zlibbed(t, 6, whole[1:]), errShort},
+		"no checksum":                   {good[:len(good)-4], inflate.ErrShort},
+		"half a checksum":               {good[:len(good)-2], inflate.ErrShort},
+		"a byte more":                   {zlibbed(t, 6, text(64<<10+1)), inflate.ErrLong},
+		"a byte more, stored":           {zlibbed(t, 0, text(64<<10+1)), inflate.ErrLong},
+		"a repetition that goes on":     {zlibbed(t, 9, append(bytes.Clone(whole), text(200)...)), inflate.ErrLong},
+		"a byte less":                   {zlibbed(t, 6, whole[1:]), inflate.ErrShort},
 		"another compression":           {change(good, 0), errNotZlib},
 		"a header that doesn't add up":  {change(good, 1), errNotZlib},
 		"a dictionary that nobody has":  {append([]byte{0x78, 0xbb}, good[2:]...), errNotZlib},

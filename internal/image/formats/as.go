@@ -5,13 +5,14 @@ import (
 
 	"vmdisk.io/vmdisk/internal/image"
 	"vmdisk.io/vmdisk/internal/image/raw"
+	"vmdisk.io/vmdisk/internal/image/vhd"
 )
 
 // OpenAs is Open for an image that somebody says is of a format. An empty format is whatever is detected; Raw takes the
 // bytes as the disk's own, whatever they look like; with another one an image that isn't of it is refused.
 func OpenAs(format image.Format, r io.ReaderAt, length int64, limits image.Limits) (image.Image, error) {
 	if format == image.Raw {
-		return raw.OpenAnything(r, length), nil
+		return raw.Open(r, length), nil
 	}
 	v, err := Open(r, length, limits)
 	if err != nil {
@@ -21,11 +22,14 @@ func OpenAs(format image.Format, r io.ReaderAt, length int64, limits image.Limit
 }
 
 // BeginAs is Begin in the same way.
-func BeginAs(format image.Format, head []byte, length int64, limits image.Limits) (image.Forward, error) {
+func BeginAs(format image.Format, b Beginning, limits image.Limits) (image.Forward, error) {
 	if format == image.Raw {
-		return raw.BeginAnything(length), nil
+		return raw.Begin(b.Length), nil
 	}
-	f, err := Begin(head, length, limits)
+	if format == image.VHD && image.Detect(b.Head) == image.Raw {
+		return vhd.BeginFixed(b.Head, b.Length, b.Random)
+	}
+	f, err := Begin(b, limits)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,8 @@ package formats
 import (
 	"vmdisk.io/vmdisk/internal/image"
 	"vmdisk.io/vmdisk/internal/image/qcow2"
+	"vmdisk.io/vmdisk/internal/image/vdi"
+	"vmdisk.io/vmdisk/internal/image/vhd"
 	"vmdisk.io/vmdisk/internal/image/vhdx"
 	"vmdisk.io/vmdisk/internal/image/vmdk"
 )
@@ -14,8 +16,12 @@ func Details(head []byte) image.Details {
 		return qcow2.Details(head)
 	case image.VMDK:
 		return vmdk.Details(head)
+	case image.VHD:
+		return vhd.Details(head)
 	case image.VHDX:
 		return vhdx.Details(head)
+	case image.VDI:
+		return vdi.Details(head)
 	default:
 		return image.Details{}
 	}

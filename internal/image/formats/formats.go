@@ -2,21 +2,21 @@
 package formats
 
 import (
-	"fmt"
 	"io"
 
 	"vmdisk.io/vmdisk/internal/image"
 	"vmdisk.io/vmdisk/internal/image/qcow2"
-	"vmdisk.io/vmdisk/internal/image/raw"
+	"vmdisk.io/vmdisk/internal/image/vdi"
+	"vmdisk.io/vmdisk/internal/image/vhd"
 	"vmdisk.io/vmdisk/internal/image/vhdx"
 	"vmdisk.io/vmdisk/internal/image/vmdk"
 )
 
 // Open answers the view of the image of the given length in bytes, or an *image.Refused.
 func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error) {
-	head := make([]byte, max(0, min(length, image.HeadBytes)))
-	if _, err := r.ReadAt(head, 0); err != nil && err != io.EOF { // a wrapped one is a failure
-		return nil, fmt.Errorf("read the beginning of the image: %w", err)
+	head, err := image.File{R: r, Length: length}.Head()
+	if err != nil {
+		return nil, err
 	}
 	format := image.Detect(head)
 	if err := image.RefuseFormat(format); err != nil {
@@ -27,10 +27,14 @@ func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error)
 		return qcow2.Open(r, length, limits)
 	case image.VMDK:
 		return vmdk.Open(r, length, limits)
+	case image.VHD:
+		return vhd.Open(r, length, limits)
 	case image.VHDX:
 		return vhdx.Open(r, length, limits)
+	case image.VDI:
+		return vdi.Open(r, length, limits)
 	default:
-		return raw.Open(r, length)
+		return vhd.OpenUnmarked(r, length)
 	}
 }
 
@@ -44,22 +48,36 @@ func Wants(head []byte) int {
 	return 0
 }
 
-// Begin answers the forward pass over the image that begins with head, which is the whole image or at least
-// image.HeadBytes of it, or an *image.Refused. The image's length in bytes may be image.Unknown. Where head has less
-// than Wants asks for, the disk's size is image.Unknown, and the image may be refused by the pass instead.
-func Begin(head []byte, length int64, limits image.Limits) (image.Forward, error) {
-	format := image.Detect(head)
+// Beginning is what is known of an image before it is decoded.
+type Beginning struct {
+	// Head is the whole image or at least image.HeadBytes of it. Where it has less than Wants asks for, the disk's size is
+	// image.Unknown, and the image may be refused by the pass instead.
+	Head []byte
+	// Length is the image's, in bytes, or image.Unknown.
+	Length int64
+	// Random reads the same image anywhere; nil where the source can't. It is asked for the last sector of what begins as
+	// a raw disk, which may be a fixed VHD's footer. Without it format and size of such an image are known after the pass.
+	Random io.ReaderAt
+}
+
+// Begin answers the forward pass over an image, or an *image.Refused.
+func Begin(b Beginning, limits image.Limits) (image.Forward, error) {
+	format := image.Detect(b.Head)
 	if err := image.RefuseFormat(format); err != nil {
 		return nil, err
 	}
 	switch format {
 	case image.QCOW2:
-		return qcow2.Begin(head, limits)
+		return qcow2.Begin(b.Head, limits)
 	case image.VMDK:
-		return vmdk.Begin(head, limits)
+		return vmdk.Begin(b.Head, limits)
+	case image.VHD:
+		return vhd.Begin(b.Head, b.Length, limits)
 	case image.VHDX:
-		return vhdx.Begin(head, length, limits)
+		return vhdx.Begin(b.Head, b.Length, limits)
+	case image.VDI:
+		return vdi.Begin(b.Head, b.Length, limits)
 	default:
-		return raw.Begin(length), nil
+		return vhd.BeginUnmarked(b.Head, b.Length, b.Random)
 	}
 }

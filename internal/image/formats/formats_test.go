@@ -3,7 +3,6 @@ package formats
 import (
 	"bytes"
 	"errors"
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,19 +11,14 @@ import (
 	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
-// TestBothWaysChooseTheSameFormat has everything that can be told from an image's beginning.
+// TestBothWaysChooseTheSameFormat has everything that can be told from an image's beginning and its end.
 func TestBothWaysChooseTheSameFormat(t *testing.T) {
-	path, _ := imagetest.Make(t, t.TempDir(), imagetest.Recipe{})
-	qcow2, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	vmdk := converted(t, "vmdk")
-	path, _ = imagetest.MakeAs(t, t.TempDir(), "vhdx", imagetest.Recipe{})
-	vhdx, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	qcow2, _ := imagetest.Image(t, "qcow2", imagetest.Recipe{})
+	vmdk, _ := imagetest.Image(t, "vmdk", imagetest.Recipe{})
+	vhdx, _ := imagetest.Image(t, "vhdx", imagetest.Recipe{})
+	vhd, _ := imagetest.Image(t, "vpc", imagetest.Recipe{Options: "force_size=on"})
+	fixed, _ := imagetest.Image(t, "vpc", imagetest.Recipe{Options: "force_size=on,subformat=fixed"})
+	vdi, _ := imagetest.Image(t, "vdi", imagetest.Recipe{})
 	type answer struct {
 		Format  image.Format
 		Size    int64
@@ -41,6 +35,9 @@ func TestBothWaysChooseTheSameFormat(t *testing.T) {
 		"a raw image of half a sector": {imagetest.Disk()[:1000], answer{Format: image.Raw, Size: 1024}},
 		"a gzip file":                  {append([]byte("\x1f\x8b\x08"), make([]byte, 600)...), answer{Refused: image.UnsupportedFormat}},
 		"a vmdk image":                 {vmdk, answer{Format: image.VMDK, Size: imagetest.DiskBytes}},
+		"a dynamic vhd image":          {vhd, answer{Format: image.VHD, Size: imagetest.DiskBytes}},
+		"a fixed vhd image":            {fixed, answer{Format: image.VHD, Size: imagetest.DiskBytes}},
+		"a vdi image":                  {vdi, answer{Format: image.VDI, Size: imagetest.DiskBytes}},
 		"a vmdk descriptor":            {[]byte("# Disk DescriptorFile\nRW 1 FLAT \"x\" 0\n"), answer{Refused: image.DataFile}},
 		"a web page":                   {[]byte("<html>"), answer{Refused: image.NotADisk}},
 		"nothing":                      {nil, answer{Refused: image.NotADisk}},
@@ -70,25 +67,10 @@ func TestBothWaysChooseTheSameFormat(t *testing.T) {
 			for want := Wants(head); want > len(head) && int64(want) <= length; want = Wants(head) {
 				head = test.content[:want]
 			}
-			forward, err := Begin(head, length, image.Limits{})
+			forward, err := Begin(Beginning{head, length, bytes.NewReader(test.content)}, image.Limits{})
 			if diff := cmp.Diff(test.want, judge(forward, err)); diff != "" {
 				t.Errorf("Begin: %s", diff)
 			}
 		})
 	}
-}
-
-// converted is the disk as qemu-img converts it.
-func converted(t *testing.T, format string) []byte {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(dir+"/raw", imagetest.Disk(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	imagetest.Run(t, "qemu-img", "convert", "-f", "raw", "-O", format, dir+"/raw", dir+"/image")
-	b, err := os.ReadFile(dir + "/image")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }

@@ -50,7 +50,7 @@ func (t *Tables) ForwardMemory(ctx context.Context, head []byte, length int64, l
 	parts := t.sorted()
 	most := limits.WithDefaults().MemoryBytes
 	for limits.MemoryBytes = minMemory; limits.MemoryBytes <= most; limits.MemoryBytes *= 2 {
-		f, err := Begin(head, length, limits)
+		f, err := Begin(Beginning{Head: head, Length: length}, limits)
 		if err != nil {
 			return 0, false, err
 		}

@@ -20,8 +20,8 @@ type Recipe struct {
 	Empty bool
 	// Compressed stores the clusters of Disk compressed.
 	Compressed bool
-	// Steps are then done one after the other: "io COMMAND" is qemu-io's, "resize [--shrink] SIZE" and "snapshot NAME" are
-	// qemu-img's.
+	// Steps are then done one after the other: "io COMMAND" is qemu-io's, "resize [--shrink] SIZE", "snapshot NAME" and
+	// "forget NAME", of a snapshot, and "bitmap NAME" are qemu-img's.
 	Steps []string
 }
 
@@ -63,24 +63,12 @@ func Disk() []byte {
 // Recipes are images of every kind that QEMU makes, by a name that reads as a sentence.
 func Recipes() map[string]Recipe {
 	scattered := randomWrites(400, DiskBytes, 3)
-	return map[string]Recipe{
-		"version 2":                               {Options: "compat=0.10"},
-		"version 3":                               {Options: "compat=1.1"},
-		"version 2, zlib":                         {Options: "compat=0.10", Compressed: true},
-		"zlib":                                    {Compressed: true},
-		"zstd":                                    {Options: "compression_type=zstd", Compressed: true},
-		"clusters of 512 bytes":                   {Options: "cluster_size=512"},
-		"clusters of 512 bytes, zlib":             {Options: "cluster_size=512", Compressed: true},
-		"clusters of 512 bytes, zstd":             {Options: "cluster_size=512,compression_type=zstd", Compressed: true},
-		"clusters of 4 KiB":                       {Options: "cluster_size=4k"},
-		"clusters of 4 KiB, zlib":                 {Options: "cluster_size=4k", Compressed: true},
-		"clusters of 4 KiB, zstd":                 {Options: "cluster_size=4k,compression_type=zstd", Compressed: true},
-		"clusters of 2 MiB":                       {Options: "cluster_size=2M"},
-		"clusters of 2 MiB, zlib":                 {Options: "cluster_size=2M", Compressed: true},
-		"clusters of 2 MiB, zstd":                 {Options: "cluster_size=2M,compression_type=zstd", Compressed: true},
-		"extended L2 entries":                     {Options: "extended_l2=on"},
-		"extended L2 entries, zlib":               {Options: "extended_l2=on", Compressed: true},
-		"extended L2 entries, zstd":               {Options: "extended_l2=on,compression_type=zstd", Compressed: true},
+	recipes := map[string]Recipe{
+		"version 2":       {Options: "compat=0.10"},
+		"version 3":       {Options: "compat=1.1"},
+		"version 2, zlib": {Options: "compat=0.10", Compressed: true},
+		"zlib":            {Compressed: true},
+		"zstd":            {Options: "compression_type=zstd", Compressed: true},
 		"smallest subclusters, written at random": {Options: "extended_l2=on,cluster_size=16k", Empty: true, Steps: scattered},
 		"subclusters of 64 KiB at random":         {Options: "extended_l2=on,cluster_size=2M", Empty: true, Steps: scattered},
 		"subclusters made zero":                   {Options: "extended_l2=on", Steps: []string{"io write -z 0 100k", "io write -z 1M 6k", "io discard 3M 70k", "io write -P 7 3M 1k"}},
@@ -101,7 +89,37 @@ func Recipes() map[string]Recipe {
 		"grown, zlib":                             {Options: "cluster_size=512", Compressed: true, Steps: append([]string{"resize 64M"}, randomWrites(50, 64<<20, 5)...)},
 		"a snapshot, then grown":                  {Options: "cluster_size=512", Steps: append([]string{"snapshot one", "resize 64M"}, randomWrites(50, 64<<20, 5)...)},
 		"refcounts of one bit":                    {Options: "refcount_bits=1", Steps: scattered[:50]},
+		"refcounts of 64 bits":                    {Options: "refcount_bits=64", Steps: scattered[:50]},
 		"lazy refcounts":                          {Options: "lazy_refcounts=on", Steps: scattered[:50]},
+		"shrunk, so the L1 table is too long":     {Options: "cluster_size=512", Steps: []string{"resize 64M", "resize --shrink 5M"}},
+		"a snapshot that was deleted":             {Options: "cluster_size=4k", Steps: append(append([]string{"snapshot one"}, scattered[:200]...), "forget one")},
+		"a snapshot that was deleted, zlib":       {Options: "cluster_size=512", Compressed: true, Steps: append(append([]string{"snapshot one"}, scattered...), "forget one")},
+		"a bitmap and discarded clusters":         {Options: "cluster_size=4k", Steps: append(append([]string{"bitmap one", "io discard 1M 2M", "io discard 5M 1M"}, scattered[:50]...), "bitmap two")},
+	}
+	for bits := 9; bits <= 21; bits++ {
+		name := "clusters of " + inUnits(1<<bits)
+		options := fmt.Sprintf("cluster_size=%d", 1<<bits)
+		recipes[name] = Recipe{Options: options}
+		recipes[name+", zlib"] = Recipe{Options: options, Compressed: true}
+		recipes[name+", zstd"] = Recipe{Options: options + ",compression_type=zstd", Compressed: true}
+		if bits >= 14 { // subclusters of a sector
+			recipes[name+" with subclusters"] = Recipe{Options: options + ",extended_l2=on", Steps: scattered[:50]}
+			recipes[name+" with subclusters, zlib"] = Recipe{Options: options + ",extended_l2=on", Compressed: true, Steps: scattered[:20]}
+		}
+	}
+	recipes["subclusters, zstd"] = Recipe{Options: "extended_l2=on,compression_type=zstd", Compressed: true}
+	return recipes
+}
+
+// inUnits is a power of two as people write it.
+func inUnits(n int) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d bytes", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%d KiB", n>>10)
+	default:
+		return fmt.Sprintf("%d MiB", n>>20)
 	}
 }
 
@@ -169,6 +187,17 @@ func MakeAs(t testing.TB, dir, format string, r Recipe) (path string, disk []byt
 	return path, disk
 }
 
+// Image is MakeAs for those who want the image's bytes.
+func Image(t testing.TB, format string, r Recipe) (content, disk []byte) {
+	t.Helper()
+	path, disk := MakeAs(t, t.TempDir(), format, r)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content, disk
+}
+
 // runSteps does the steps of a recipe; neighbouring qemu-io commands go to one process.
 func runSteps(t testing.TB, path, format string, steps []string) {
 	t.Helper()
@@ -193,6 +222,12 @@ func runSteps(t testing.TB, path, format string, steps []string) {
 		case "snapshot":
 			flush()
 			Run(t, "qemu-img", "snapshot", "-c", rest, path)
+		case "bitmap":
+			flush()
+			Run(t, "qemu-img", "bitmap", "--add", path, rest)
+		case "forget":
+			flush()
+			Run(t, "qemu-img", "snapshot", "-d", rest, path)
 		default:
 			t.Fatalf("step %q is not known", step)
 		}

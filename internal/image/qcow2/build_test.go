@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 
 	"github.com/klauspost/compress/flate"
+
+	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
 // The places in the image that build makes; its clusters have 512 bytes.
@@ -37,19 +39,11 @@ func build(change ...func(b []byte)) []byte {
 	return b
 }
 
-// put32 and put64 change a number of an image.
-func put32(at int, v uint32) func([]byte) {
-	return func(b []byte) { binary.BigEndian.PutUint32(b[at:], v) }
-}
+func put32(at int, v uint32) func([]byte) { return imagetest.Put(binary.BigEndian, at, v) }
 
-func put64(at int, v uint64) func([]byte) {
-	return func(b []byte) { binary.BigEndian.PutUint64(b[at:], v) }
-}
+func put64(at int, v uint64) func([]byte) { return imagetest.Put(binary.BigEndian, at, v) }
 
-// putBytes writes bytes into an image.
-func putBytes(at int, v string) func([]byte) {
-	return func(b []byte) { copy(b[at:], v) }
-}
+func putBytes(at int, v string) func([]byte) { return imagetest.PutBytes(at, v) }
 
 // deflated is 512 bytes of c, compressed.
 func deflated(c byte) []byte {

@@ -1,18 +1,17 @@
 package qcow2
 
 import (
-	"bytes"
-	"errors"
-	"os"
-	"path/filepath"
+	"encoding/binary"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"vmdisk.io/vmdisk/internal/image"
+	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
 // seeds are hostile and strange images, and small ones of each kind that QEMU made (testdata/seeds).
-func seeds(f *testing.F) [][]byte {
+func seeds(f testing.TB) [][]byte {
 	list := [][]byte{
 		build(),
 		build(put64(24, 1<<45), put32(36, 1<<31)),                     // a huge L1 table
@@ -30,74 +29,49 @@ func seeds(f *testing.F) [][]byte {
 		build(put64(8, 300), put32(16, 11), putBytes(300, "/etc/passwd")), // a backing file
 		build(put64(72, 1<<40), put32(104, extensionFeatures), put32(108, 48), putBytes(112, "\x00\x28teleportation")),
 	}
-	files, err := filepath.Glob("testdata/seeds/*.qcow2")
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no seeds in testdata/seeds: %v", err)
-	}
-	for _, name := range files {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		list = append(list, b)
-	}
-	return list
+	return append(list, imagetest.Seeds(f)...)
 }
 
 // FuzzReading reads an image anywhere and forward. What one way reads the other must read too, and the same.
 func FuzzReading(f *testing.F) {
 	for _, seed := range seeds(f) {
 		f.Add(seed, uint16(1), uint16(0))
+		f.Add(seed, uint16(100), uint16(1))
 	}
-	f.Fuzz(func(t *testing.T, file []byte, nearby, memory uint16) {
-		limits := image.Limits{DiskBytes: 1 << 20}
-		want, err := readDisk(file, limits)
-		requireRefusal(t, err)
-		way := way{room: room{nearby: int(nearby), ahead: 512 + int(nearby)}, memory: int64(memory), random: true}
-		if len(file) > image.HeadBytes {
-			way.memory = 0
+	f.Fuzz(func(t *testing.T, content []byte, nearby, memory uint16) {
+		if len(content) > image.HeadBytes {
+			memory = 0
 		}
-		got, forwardErr := decodeSmall(file, way, limits)
-		requireRefusal(t, forwardErr)
-		switch {
-		case forwardErr != nil && strings.Contains(forwardErr.Error(), "are stored in the same place"):
-			return // only so with as little memory as here
-		case (err == nil) != (forwardErr == nil):
-			t.Fatalf("anywhere: %v; forward: %v", err, forwardErr)
-		case err == nil && !bytes.Equal(got, want):
-			t.Fatal("the two ways read different disks")
-		}
-		way.random = false
-		got, forwardErr = decodeSmall(file, way, limits)
-		requireRefusal(t, forwardErr)
-		var refused *image.Refused
-		switch {
-		case errors.As(forwardErr, &refused) && refused.Reason == image.NeedsRandomAccess:
-		case (err == nil) != (forwardErr == nil):
-			t.Fatalf("anywhere: %v; forward without ranges: %v", err, forwardErr)
-		case err == nil && !bytes.Equal(got, want):
-			t.Fatal("the two ways read different disks, without ranges")
-		}
+		imagetest.RequireAgreement(t, content, image.Limits{DiskBytes: 1 << 20}, Open, hostileWays(nearby, memory), excuse)
 	})
 }
 
-// decodeSmall is decodeForward with limits.
-func decodeSmall(file []byte, w way, limits image.Limits) ([]byte, error) {
-	if _, err := parseHeaderOf(file, limits); err != nil {
-		return nil, err
+// hostileWays are ways for images that may be anything.
+func hostileWays(nearby, memory uint16) imagetest.Ways {
+	small := begin(room{nearby: int(nearby), ahead: 512 + int(nearby)})
+	limits := image.Limits{MemoryBytes: int64(memory)}
+	return imagetest.Ways{
+		"forward with ranges":    {Begin: small, Limits: limits, Random: true},
+		"forward without ranges": {Begin: small, Limits: limits, MayRefuse: true},
 	}
-	return decodeForward(file, w)
 }
 
-func parseHeaderOf(file []byte, limits image.Limits) (header, error) {
-	return parseHeader(file[:min(len(file), image.HeadBytes)], limits)
+// excuse excuses what is only so with as little memory as here.
+func excuse(_ []byte, way imagetest.Way, err error) bool {
+	return way.Limits.MemoryBytes > 0 && strings.Contains(err.Error(), "are stored in the same place")
 }
 
-// requireRefusal requires that an error is an *image.Refused.
-func requireRefusal(t *testing.T, err error) {
-	t.Helper()
-	var refused *image.Refused
-	if err != nil && !errors.As(err, &refused) {
-		t.Fatalf("%v is no refusal", err)
+// anyByte chooses a byte of an image to be changed: of the header, of a table, or any.
+func anyByte(r *rand.Rand, content []byte) int {
+	places := []int{r.IntN(len(content)), r.IntN(112)}
+	h, err := parseHeader(content, image.Limits{})
+	if err == nil && h.l1Offset+int64(h.l1Entries)*8 < int64(len(content)) && h.l1Entries > 0 {
+		at := h.l1Offset + r.Int64N(int64(h.l1Entries)*8)
+		places = append(places, int(at))
+		table := int64(binary.BigEndian.Uint64(content[at&^7:])&offsetMask) + r.Int64N(h.clusterSize())
+		if table < int64(len(content)) {
+			places = append(places, int(table), int(table))
+		}
 	}
+	return places[r.IntN(len(places))]
 }

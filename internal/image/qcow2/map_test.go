@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"vmdisk.io/vmdisk/internal/image"
+	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
 // FuzzMapping maps what can be read: the map must cover the disk, and say of it what reading gives.
@@ -14,7 +15,7 @@ func FuzzMapping(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
 		limits := image.Limits{DiskBytes: 1 << 20}
-		disk, err := readDisk(file, limits)
+		disk, err := imagetest.Read(Open, file, limits, limits.DiskBytes)
 		if err != nil {
 			return
 		}

@@ -2,15 +2,10 @@ package qcow2
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"runtime"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"vmdisk.io/vmdisk/internal/image"
-	"vmdisk.io/vmdisk/internal/image/codec"
+	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
 func TestRefusesWhatItCantRead(t *testing.T) {
@@ -142,62 +137,9 @@ func TestRefusesWhatItCantRead(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			before := allocated()
-			var got *image.Refused
-			if err := readAll(test.file); !errors.As(err, &got) {
-				t.Fatalf("got %v", err)
-			}
-			if diff := cmp.Diff(test.want, *got); diff != "" {
-				t.Error(diff)
-			}
-			if n := allocated() - before; n > 1<<20 {
-				t.Errorf("%d bytes were allocated", n)
-			}
-			err := decodeAndForget(test.file)
-			if !errors.As(err, &got) || got.Reason != test.want.Reason {
-				t.Errorf("forward: got %v, want reason %s", err, test.want.Reason)
-			}
+			imagetest.RequireRefused(t, test.file, test.want, 1<<20, Open, imagetest.Ways{"forward": {Begin: begin(defaultRoom()), Random: true}})
 		})
 	}
-}
-
-// decodeAndForget decodes an image forward without keeping its disk.
-func decodeAndForget(file []byte) error {
-	f, err := Begin(file, image.Limits{})
-	if err != nil {
-		return err
-	}
-	var decoder codec.Decoder
-	in := image.Input{Stream: bytes.NewReader(file), Random: bytes.NewReader(file)}
-	return f.Run(context.Background(), in, func(p image.Piece, stored []byte) error {
-		if err := decoder.Decode(make([]byte, p.Full), p.Encoding, stored); err != nil {
-			return corrupt("piece at %d: %v", p.Offset, err)
-		}
-		return nil
-	})
-}
-
-// allocated is how many bytes were ever allocated.
-func allocated() uint64 {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.TotalAlloc
-}
-
-// readAll opens an image and reads its disk.
-func readAll(file []byte) error {
-	_, err := readDisk(file, image.Limits{})
-	return err
-}
-
-func readDisk(file []byte, limits image.Limits) ([]byte, error) {
-	img, err := Open(bytes.NewReader(file), int64(len(file)), limits)
-	if err != nil {
-		return nil, err
-	}
-	disk := make([]byte, min(img.Size(), 1<<20))
-	_, err = img.ReadAt(disk, 0)
-	return disk, err
 }
 
 // TestReadsStrangeButPossibleImages has images that QEMU would not write, and that contradict nothing.
@@ -232,16 +174,7 @@ func TestReadsStrangeButPossibleImages(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := readDisk(test.file, image.Limits{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			requireEqual(t, got, test.want)
-			got, err = decodeForward(test.file, way{room: room{nearby: 1, ahead: 512}, random: true})
-			if err != nil {
-				t.Fatalf("forward: %v", err)
-			}
-			requireEqual(t, got, test.want)
+			imagetest.RequireReads(t, test.file, test.want, Open, imagetest.Ways{"forward": {Begin: begin(tiny()), Random: true}})
 		})
 	}
 }

@@ -1,17 +1,14 @@
-// Package raw reads the image that is the disk itself. It must not know where it comes from or goes to.
+// Package raw reads the image that is the disk itself. It must not know where it comes from or goes to, nor look at what is
+// on the disk: whether it is a raw disk was judged before.
 package raw
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 
 	"vmdisk.io/vmdisk/internal/image"
 )
-
-// vhdCookie begins the last sector of a fixed VHD, which is otherwise a raw disk.
-const vhdCookie = "conectix"
 
 // blockBytes is the length of the pieces that Run hands over.
 const blockBytes = 1 << 20
@@ -23,21 +20,7 @@ type view struct {
 
 // Open answers the view of a raw image of the given length in bytes. The disk is as long as the image, rounded up to a
 // whole sector.
-func Open(r io.ReaderAt, length int64) (image.Image, error) {
-	footer := make([]byte, len(vhdCookie))
-	if length >= image.SectorSize {
-		if _, err := r.ReadAt(footer, length-image.SectorSize); err != nil && err != io.EOF { // a wrapped one is a failure
-			return nil, fmt.Errorf("read the last sector: %w", err)
-		}
-	}
-	if string(footer) == vhdCookie {
-		return nil, image.RefuseFormat(image.VHD)
-	}
-	return &view{ReaderAt: r, length: length}, nil
-}
-
-// OpenAnything is Open for bytes that somebody says are a disk, whatever they look like.
-func OpenAnything(r io.ReaderAt, length int64) image.Image { return &view{ReaderAt: r, length: length} }
+func Open(r io.ReaderAt, length int64) image.Mapper { return &view{ReaderAt: r, length: length} }
 
 // Format implements image.Image.
 func (v *view) Format() image.Format { return image.Raw }
@@ -98,15 +81,9 @@ func roundUp(n int64) int64 {
 }
 
 // Begin answers the forward pass over a raw image of the given length in bytes, which may be image.Unknown.
-func Begin(length int64) image.Forward { return forward{length: length} }
+func Begin(length int64) image.Forward { return forward{length} }
 
-// BeginAnything is Begin for bytes that somebody says are a disk, whatever they look like.
-func BeginAnything(length int64) image.Forward { return forward{length: length, anything: true} }
-
-type forward struct {
-	length   int64
-	anything bool // the end isn't looked at
-}
+type forward struct{ length int64 }
 
 // Format implements image.Forward.
 func (forward) Format() image.Format { return image.Raw }
@@ -119,13 +96,8 @@ func (f forward) Size() int64 {
 	return roundUp(f.length)
 }
 
-// Run implements image.Forward. It reads the stream to its end, and refuses it where that end shows that it was not a
-// raw image after all.
+// Run implements image.Forward. It reads the stream to its end, and refuses it where that is not where it should be.
 func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error {
-	last, err := before(in) // the last bytes so far, of the image
-	if err != nil {
-		return err
-	}
 	block := make([]byte, blockBytes)
 	offset := in.Start
 	for {
@@ -144,39 +116,14 @@ func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error
 			if err := sink(image.Piece{Offset: offset, Len: n, Full: n, Mark: mark}, block[:n]); err != nil {
 				return err
 			}
-			last = append(last, block[max(0, n-image.SectorSize):n]...)
-			last = last[max(0, len(last)-image.SectorSize):]
 			offset += int64(n)
 		}
 		if err != nil {
 			break
 		}
 	}
-	return f.checkEnd(offset, last)
-}
-
-// before answers the last sector before the stream, or what there is of it.
-func before(in image.Input) ([]byte, error) {
-	b := make([]byte, min(in.Start, image.SectorSize))
-	if len(b) == 0 {
-		return nil, nil
-	}
-	n, err := in.ReadAgain(b, in.Start-int64(len(b)), image.Raw)
-	return b[:n], err
-}
-
-func (f forward) checkEnd(length int64, last []byte) error {
-	if f.length >= 0 && length != f.length {
-		return image.Refuse(image.Truncated, "the raw image ended after %d of its %d bytes", length, f.length)
-	}
-	if f.anything {
-		return nil
-	}
-	if length < image.SectorSize {
-		return image.RefuseFormat(image.Short)
-	}
-	if bytes.HasPrefix(last, []byte(vhdCookie)) {
-		return image.RefuseFormat(image.VHD)
+	if f.length >= 0 && offset != f.length {
+		return image.Refuse(image.Truncated, "the raw image ended after %d of its %d bytes", offset, f.length)
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+
+	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
 // The places in the image that build makes: two blocks of 1 MiB, of which the second is present.
@@ -95,22 +97,13 @@ func tablesLast(b []byte) []byte {
 	return moved
 }
 
-// put16, put32, put64 and putBytes change an image.
-func put16(at int, v uint16) func([]byte) {
-	return func(b []byte) { binary.LittleEndian.PutUint16(b[at:], v) }
-}
+func put16(at int, v uint16) func([]byte) { return imagetest.Put(binary.LittleEndian, at, v) }
 
-func put32(at int, v uint32) func([]byte) {
-	return func(b []byte) { binary.LittleEndian.PutUint32(b[at:], v) }
-}
+func put32(at int, v uint32) func([]byte) { return imagetest.Put(binary.LittleEndian, at, v) }
 
-func put64(at int, v uint64) func([]byte) {
-	return func(b []byte) { binary.LittleEndian.PutUint64(b[at:], v) }
-}
+func put64(at int, v uint64) func([]byte) { return imagetest.Put(binary.LittleEndian, at, v) }
 
-func putBytes(at int, v string) func([]byte) {
-	return func(b []byte) { copy(b[at:], v) }
-}
+func putBytes(at int, v string) func([]byte) { return imagetest.PutBytes(at, v) }
 
 // both does a change of the first header or region table to the second one too.
 func both(change func(at int) func([]byte), first, second int) func([]byte) {

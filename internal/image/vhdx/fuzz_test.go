@@ -1,10 +1,7 @@
 package vhdx
 
 import (
-	"bytes"
-	"errors"
-	"os"
-	"path/filepath"
+	"math/rand/v2"
 	"testing"
 
 	"vmdisk.io/vmdisk/internal/image"
@@ -66,53 +63,35 @@ func FuzzReading(f *testing.F) {
 		f.Add(p.headers, p.regions, p.metadata, p.items, p.bat, p.length, true, uint32(0))
 	}
 	for _, options := range []string{"block_size=1M", "block_size=2M", "block_size=1M,subformat=fixed"} {
-		path, _ := imagetest.MakeAs(f, f.TempDir(), "vhdx", imagetest.Recipe{Options: options, Empty: true, Steps: []string{"io write -P 5 3M 1k"}})
-		b, err := os.ReadFile(filepath.Clean(path))
-		if err != nil {
-			f.Fatal(err)
-		}
+		b, _ := imagetest.Image(f, "vhdx", imagetest.Recipe{Options: options, Empty: true, Steps: []string{"io write -P 5 3M 1k"}})
 		p := tablesOf(b)
 		f.Add(p.headers, p.regions, p.metadata, p.items, p.bat, p.length, true, uint32(1<<20))
 	}
 	f.Fuzz(func(t *testing.T, headers, regions, metadata, items, bat []byte, length uint32, sealed bool, memory uint32) {
-		b := tables{headers, regions, metadata, items, bat, length}.image(sealed)
-		limits := image.Limits{DiskBytes: 4 << 20}
-		want, err := readDisk(b, limits)
-		requireRefusal(t, err)
-		for _, way := range []way{
-			{head: image.HeadBytes, random: true, memory: int64(memory)},
-			{head: MaxHeadBytes, memory: int64(memory)},
-		} {
-			got, forwardErr := decodeForward(b, way, limits)
-			requireRefusal(t, forwardErr)
-			var refused *image.Refused
-			switch {
-			case !way.random && errors.As(forwardErr, &refused) && refused.Reason == image.NeedsRandomAccess:
-			case (err == nil) != (forwardErr == nil):
-				t.Fatalf("anywhere: %v; forward, %+v: %v", err, way, forwardErr)
-			case err == nil && !bytes.Equal(got, want):
-				t.Fatalf("the two ways read different disks: %+v", way)
-			}
-		}
+		content := tables{headers, regions, metadata, items, bat, length}.image(sealed)
+		imagetest.RequireAgreement(t, content, image.Limits{DiskBytes: 4 << 20}, Open, hostileWays(int64(memory)), excuseNone)
 	})
 }
 
-// readDisk opens an image and reads its disk.
-func readDisk(b []byte, limits image.Limits) ([]byte, error) {
-	img, err := Open(bytes.NewReader(b), int64(len(b)), limits)
-	if err != nil {
-		return nil, err
+// hostileWays are ways for images that may be anything.
+func hostileWays(memory int64) imagetest.Ways {
+	limits := image.Limits{MemoryBytes: memory}
+	return imagetest.Ways{
+		"forward with ranges":    {Begin: beginWith(image.HeadBytes), Limits: limits, Random: true},
+		"forward without ranges": {Begin: beginWith(MaxHeadBytes), Limits: limits, MayRefuse: true},
 	}
-	disk := make([]byte, img.Size())
-	_, err = img.ReadAt(disk, 0)
-	return disk, err
 }
 
-// requireRefusal requires that an error is an *image.Refused.
-func requireRefusal(t *testing.T, err error) {
-	t.Helper()
-	var refused *image.Refused
-	if err != nil && !errors.As(err, &refused) {
-		t.Fatalf("%v is no refusal", err)
+// excuseNone has no excuse: what one way reads all must read.
+func excuseNone([]byte, imagetest.Way, error) bool { return false }
+
+// anyByte chooses a byte of an image to be changed: of the headers, regions, metadata or the block allocation table.
+func anyByte(r *rand.Rand, b []byte) int {
+	s, err := parseSection(b[:sectionLen])
+	if err != nil { // by an earlier change
+		s = section{metadata: area{offset: builtMetadata}, bat: area{offset: builtBAT}}
 	}
+	places := []area{{secondHeader + 8, 72}, {firstRegion, 80}, {s.metadata.offset, 224}, {s.metadata.offset + metadataLen, 48}, {s.bat.offset, 80}, {s.bat.offset, 80}}
+	p := places[r.IntN(len(places))]
+	return int(min(p.offset+r.Int64N(p.length), int64(len(b)-1)))
 }

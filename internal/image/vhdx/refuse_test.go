@@ -4,13 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"runtime"
 	"testing"
 	"unicode/utf16"
-
-	"github.com/google/go-cmp/cmp"
 
 	"vmdisk.io/vmdisk/internal/image"
 	"vmdisk.io/vmdisk/internal/image/imagetest"
@@ -113,32 +108,9 @@ func TestRefusesWhatItCantRead(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			before := allocated()
-			var got *image.Refused
-			if _, err := Open(bytes.NewReader(test.content), int64(len(test.content)), image.Limits{}); !errors.As(err, &got) {
-				t.Fatalf("got %v", err)
-			}
-			if diff := cmp.Diff(test.want, *got); diff != "" {
-				t.Error(diff)
-			}
-			if n := allocated() - before; n > 3<<20 {
-				t.Errorf("%d bytes were allocated", n)
-			}
-			for name, way := range waysForward() {
-				_, err := decodeForward(test.content, way, image.Limits{})
-				if !errors.As(err, &got) || got.Reason != test.want.Reason {
-					t.Errorf("%s: got %v, want reason %s", name, err, test.want.Reason)
-				}
-			}
+			imagetest.RequireRefused(t, test.content, test.want, 3<<20, Open, waysForward())
 		})
 	}
-}
-
-// allocated is how many bytes were ever allocated.
-func allocated() uint64 {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.TotalAlloc
 }
 
 func TestRefusesADiskAboveTheLimit(t *testing.T) {
@@ -182,16 +154,7 @@ func TestReadsStrangeButPossibleImages(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if len(test.want) > 0 {
-				compareOpen(t, test.content, test.want)
-			}
-			for name, way := range waysForward() {
-				got, err := decodeForward(test.content, way, image.Limits{})
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				requireEqual(t, got, test.want)
-			}
+			imagetest.RequireReads(t, test.content, test.want, Open, waysForward())
 		})
 	}
 }
@@ -236,73 +199,4 @@ func TestBeginKnowsTheDiskAsSoonAsItCan(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestAgreesWithQEMUOnSpoiledImages changes bytes of the tables of an image that QEMU made: what we read, QEMU reads
-// the same, or it reads nothing at all.
-func TestAgreesWithQEMUOnSpoiledImages(t *testing.T) {
-	dir := t.TempDir()
-	path, _ := imagetest.MakeAs(t, dir, "vhdx", imagetest.Recipe{Options: "block_size=1M"})
-	original, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	agreed := 0
-	for i, change := range spoilers(original) {
-		content := bytes.Clone(original)
-		change(content)
-		seal(content)
-		img, err := Open(bytes.NewReader(content), int64(len(content)), image.Limits{DiskBytes: 1 << 28})
-		if err != nil {
-			continue
-		}
-		got := make([]byte, img.Size())
-		if _, err := img.ReadAt(got, 0); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		want, ok := imagetest.TryConvert(t, path, "vhdx")
-		if !ok {
-			continue
-		}
-		if !bytes.Equal(got, want) {
-			t.Errorf("change %d: QEMU reads another disk", i)
-		}
-		agreed++
-	}
-	if agreed < 10 {
-		t.Errorf("only %d images were compared", agreed)
-	}
-	t.Logf("%d images were compared", agreed)
-}
-
-// spoilers change one to three bytes of the headers, regions, metadata and block allocation table of an image.
-func spoilers(b []byte) []func([]byte) {
-	s, err := parseSection(b[:sectionLen])
-	if err != nil {
-		panic(err)
-	}
-	places := []area{{secondHeader + 8, 72}, {firstRegion, 80}, {s.metadata.offset, 224}, {s.metadata.offset + metadataLen, 48}, {s.bat.offset, 80}, {s.bat.offset, 80}}
-	r := rand.New(rand.NewPCG(3, 1))
-	var list []func([]byte)
-	for range 60 {
-		place, seed := places[r.IntN(len(places))], r.Uint64()
-		list = append(list, func(b []byte) {
-			r := rand.New(rand.NewPCG(seed, 1))
-			for range 1 + r.IntN(3) {
-				at := place.offset + r.Int64N(place.length)
-				switch r.IntN(3) {
-				case 0:
-					b[at] ^= 1 << r.IntN(8)
-				case 1:
-					b[at] = byte(r.Uint32())
-				default:
-					b[at] = 0
-				}
-			}
-		})
-	}
-	return list
 }

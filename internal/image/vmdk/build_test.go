@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/klauspost/compress/zlib"
+
+	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
 // embeddedText is a descriptor of the given kind.
@@ -59,21 +61,13 @@ func build(change ...func(b []byte)) []byte {
 	return b
 }
 
-func put16(at int, v uint16) func([]byte) {
-	return func(b []byte) { binary.LittleEndian.PutUint16(b[at:], v) }
-}
+func put16(at int, v uint16) func([]byte) { return imagetest.Put(binary.LittleEndian, at, v) }
 
-func put32(at int, v uint32) func([]byte) {
-	return func(b []byte) { binary.LittleEndian.PutUint32(b[at:], v) }
-}
+func put32(at int, v uint32) func([]byte) { return imagetest.Put(binary.LittleEndian, at, v) }
 
-func put64(at int, v uint64) func([]byte) {
-	return func(b []byte) { binary.LittleEndian.PutUint64(b[at:], v) }
-}
+func put64(at int, v uint64) func([]byte) { return imagetest.Put(binary.LittleEndian, at, v) }
 
-func putBytes(at int, v string) func([]byte) {
-	return func(b []byte) { copy(b[at:], v) }
-}
+func putBytes(at int, v string) func([]byte) { return imagetest.PutBytes(at, v) }
 
 // zlibbed is p as a zlib stream.
 func zlibbed(p []byte) []byte {

@@ -1,11 +1,6 @@
 package vmdk
 
 import (
-	"bytes"
-	"cmp"
-	"errors"
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,85 +9,47 @@ import (
 	"vmdisk.io/vmdisk/internal/image/imagetest"
 )
 
-// writes are qemu-io commands that write a few sectors each, at places that don't change from run to run.
-func writes(n int) []string {
-	r := rand.New(rand.NewPCG(3, 4))
-	var args []string
-	for range n {
-		length := 512 * (1 + r.Int64N(40))
-		offset := r.Int64N((imagetest.DiskBytes-length)/512) * 512
-		args = append(args, "-c", fmt.Sprintf("write -P %d %d %d", 1+r.IntN(255), offset, length))
-	}
-	return args
-}
-
 // TestReadsWhatQEMUReads compares every way of reading with qemu-img, on images of every kind that QEMU makes.
 func TestReadsWhatQEMUReads(t *testing.T) {
-	tests := map[string]struct {
-		options string
-		create  bool // an empty image; otherwise a disk is converted
-		io      []string
-	}{
-		"monolithicSparse":                     {options: "subformat=monolithicSparse"},
-		"streamOptimized":                      {options: "subformat=streamOptimized"},
-		"version 6":                            {options: "subformat=monolithicSparse,compat6"},
-		"zero grains":                          {options: "subformat=monolithicSparse,zeroed_grain=on", io: []string{"-c", "write -z 0 1M", "-c", "write -z 4M 300k"}},
-		"written at random":                    {options: "subformat=monolithicSparse", create: true, io: writes(300)},
-		"written at random over what is there": {options: "subformat=monolithicSparse", io: writes(300)},
-		"zero grains, written at random":       {options: "subformat=monolithicSparse,zeroed_grain=on", create: true, io: append(writes(100), "-c", "write -z 1M 3M", "-c", "write -P 3 2M 70k")},
-		"empty":                                {options: "subformat=monolithicSparse", create: true},
-		"empty, streamOptimized":               {options: "subformat=streamOptimized", create: true},
-	}
-	for name, test := range tests {
+	writes := imagetest.RandomWrites(300)
+	for name, recipe := range map[string]imagetest.Recipe{
+		"monolithicSparse":                     {Options: "subformat=monolithicSparse"},
+		"streamOptimized":                      {Options: "subformat=streamOptimized"},
+		"version 6":                            {Options: "subformat=monolithicSparse,compat6"},
+		"zero grains":                          {Options: "subformat=monolithicSparse,zeroed_grain=on", Steps: []string{"io write -z 0 1M", "io write -z 4M 300k"}},
+		"written at random":                    {Options: "subformat=monolithicSparse", Empty: true, Steps: writes},
+		"written at random over what is there": {Options: "subformat=monolithicSparse", Steps: writes},
+		"zero grains, written at random":       {Options: "subformat=monolithicSparse,zeroed_grain=on", Empty: true, Steps: append(writes[:100:100], "io write -z 1M 3M", "io write -P 3 2M 70k")},
+		"empty":                                {Options: "subformat=monolithicSparse", Empty: true},
+		"empty, streamOptimized":               {Options: "subformat=streamOptimized", Empty: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			path := filepath.Join(dir, "image.vmdk")
-			if test.create {
-				imagetest.Run(t, "qemu-img", "create", "-q", "-f", "vmdk", "-o", test.options, path, fmt.Sprint(imagetest.DiskBytes))
-			} else {
-				raw := filepath.Join(dir, "disk.raw")
-				if err := os.WriteFile(raw, imagetest.Disk(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				imagetest.Run(t, "qemu-img", "convert", "-q", "-f", "raw", "-O", "vmdk", "-o", test.options, raw, path)
-			}
-			if test.io != nil {
-				imagetest.Run(t, "qemu-io", append([]string{"-f", "vmdk", path}, test.io...)...)
-			}
-			compare(t, path)
+			content, disk := imagetest.Image(t, "vmdk", recipe)
+			compare(t, content, disk)
 		})
 	}
 }
 
-// compare reads an image in every way and compares the disk with what qemu-img reads.
-func compare(t *testing.T, path string) {
-	t.Helper()
-	raw := path + ".raw"
-	imagetest.Run(t, "qemu-img", "convert", "-q", "-f", "vmdk", "-O", "raw", path, raw)
-	want, err := os.ReadFile(raw)
+// compare reads an image in every way, also by two passes of which the first was stopped.
+func compare(t *testing.T, content, disk []byte) {
+	ways := waysForward()
+	imagetest.RequireReads(t, content, disk, Open, ways)
+	h, err := parseBeginning(content[:image.HeadBytes], image.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
+	tables := h.overhead + 256<<10 // tables are read again together with what lies behind them
+	if h.directory < 0 {
+		tables = 0
 	}
-	img, err := Open(bytes.NewReader(file), int64(len(file)), image.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	imagetest.RequireDisk(t, img, want)
-	for name, w := range waysForward() {
-		got, err := decodeForward(file, w)
-		var refused *image.Refused
-		if w.mayRefuse && errors.As(err, &refused) && (refused.Reason == image.NeedsRandomAccess || refused.Reason == image.TooLarge) {
-			continue
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		imagetest.RequireEqual(t, got, want)
+	for _, name := range []string{"forward with ranges", "forward with little memory and ranges"} {
+		t.Run("in two passes, "+name, func(t *testing.T) {
+			got := imagetest.RequireResume(t, ways[name], content, disk, 50, func(int64) int64 { return tables })
+			if len(got.Marks) < got.Pieces/2 {
+				t.Errorf("%+v", got)
+			}
+		})
 	}
 }
 
@@ -111,52 +68,41 @@ func TestReadsStreamsAsVMwareWritesThem(t *testing.T) {
 		"a last grain that ends with the disk": {cutLast: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			content := stream(disk, s)
 			path := filepath.Join(t.TempDir(), "stream.vmdk")
-			if err := os.WriteFile(path, stream(disk, s), 0o600); err != nil {
+			if err := os.WriteFile(path, content, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			compare(t, path)
-			got, err := decodeForward(stream(disk, s), way{})
-			if err != nil {
-				t.Fatal(err)
+			want, ok := imagetest.TryConvert(t, path, "vmdk")
+			if !ok {
+				t.Fatal("QEMU doesn't read it")
 			}
-			imagetest.RequireEqual(t, got, disk)
+			imagetest.RequireEqual(t, want, disk)
+			compare(t, content, disk)
 		})
 	}
 }
 
-// way is a way of decoding forward.
-type way struct {
-	random    bool
-	memory    int64
-	disk      int64 // the largest that is accepted
-	forget    bool  // what was decoded, for large disks
-	mayRefuse bool  // what needs random access or memory
+// begin begins with as much as every image gives.
+func begin(content []byte, limits image.Limits) (image.Forward, error) {
+	return Begin(content[:min(len(content), image.HeadBytes)], limits)
 }
 
-func waysForward() map[string]way {
-	return map[string]way{
-		"forward":                                  {},
-		"forward with ranges":                      {random: true},
-		"forward with little memory and ranges":    {random: true, memory: 64 << 10},
-		"forward with no memory and ranges":        {random: true, memory: 1, mayRefuse: true},
-		"forward with little memory and no ranges": {memory: 64 << 10, mayRefuse: true},
+func waysForward() imagetest.Ways {
+	little, none := image.Limits{MemoryBytes: 64 << 10}, image.Limits{MemoryBytes: 1}
+	return imagetest.Ways{
+		"forward":                                  {Begin: begin},
+		"forward with ranges":                      {Begin: begin, Random: true},
+		"forward with little memory and ranges":    {Begin: begin, Random: true, Limits: little, MayRefuse: true},
+		"forward with no memory and ranges":        {Begin: begin, Random: true, Limits: none, MayRefuse: true},
+		"forward with little memory and no ranges": {Begin: begin, Limits: little, MayRefuse: true},
 	}
 }
 
-// decodeForward decodes an image in one forward pass into memory.
-func decodeForward(file []byte, w way) ([]byte, error) {
-	limits := image.Limits{DiskBytes: cmp.Or(w.disk, 1<<28), MemoryBytes: w.memory}
-	f, err := Begin(file[:min(len(file), image.HeadBytes)], limits)
-	if err != nil {
-		return nil, err
-	}
-	in := image.Input{Stream: bytes.NewReader(file), Limits: limits}
-	if w.random {
-		in.Random = bytes.NewReader(file)
-	}
-	if w.forget {
-		return nil, imagetest.DecodeAndForget(f, in)
-	}
-	return imagetest.Decode(f, in)
+// TestMutantsAreReadAsQEMUReadsThem changes a few bytes, most of them of metadata, of small images of every kind.
+func TestMutantsAreReadAsQEMUReadsThem(t *testing.T) {
+	imagetest.Mutants{
+		Format: "vmdk", Images: seeds(t), Place: anyByte, Count: 300, Limits: image.Limits{DiskBytes: 4 << 20},
+	}.Require(t, Open, hostileWays(0), excuse)
 }

@@ -1,10 +1,7 @@
 package vmdk
 
 import (
-	"bytes"
-	"errors"
-	"os"
-	"path/filepath"
+	"math/rand/v2"
 	"testing"
 
 	"vmdisk.io/vmdisk/internal/image"
@@ -12,7 +9,7 @@ import (
 )
 
 // seeds are hostile and strange images, and small ones of each kind that QEMU made (testdata/seeds).
-func seeds(f *testing.F) [][]byte {
+func seeds(f testing.TB) [][]byte {
 	disk := imagetest.Disk()[:builtDisk]
 	list := [][]byte{
 		build(),
@@ -33,18 +30,7 @@ func seeds(f *testing.F) [][]byte {
 		stream(disk, shape{change: func(_ int, entries []uint32) { entries[0] = 0 }}),
 		stream(nil, shape{}),
 	}
-	files, err := filepath.Glob("testdata/seeds/*.vmdk")
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no seeds in testdata/seeds: %v", err)
-	}
-	for _, name := range files {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		list = append(list, b)
-	}
-	return list
+	return append(list, imagetest.Seeds(f)...)
 }
 
 // FuzzReading reads an image anywhere and forward. What the forward way reads the other must read too, and the same. The
@@ -54,33 +40,29 @@ func FuzzReading(f *testing.F) {
 		f.Add(seed, uint32(0))
 		f.Add(seed, uint32(1))
 	}
-	f.Fuzz(func(t *testing.T, file []byte, memory uint32) {
-		limits := image.Limits{DiskBytes: 100 << 10}
-		want, err := readDisk(file, limits)
-		requireRefusal(t, err)
-		h, _ := parseBeginning(file[:min(len(file), image.HeadBytes)], limits)
-		for _, random := range []bool{true, false} {
-			got, forwardErr := decodeForward(file, way{random: random, memory: int64(memory), disk: limits.DiskBytes})
-			requireRefusal(t, forwardErr)
-			var refused *image.Refused
-			switch {
-			case forwardErr == nil && (err != nil || !bytes.Equal(got, want)):
-				t.Fatalf("forward it is a disk, and anywhere another one, or %v", err)
-			case forwardErr == nil, err != nil:
-			case errors.As(forwardErr, &refused) && refused.Reason == image.NeedsRandomAccess && !random:
-			case h.directory < 0, memory > 0:
-			default:
-				t.Fatalf("anywhere it is a disk, and forward %v", forwardErr)
-			}
-		}
+	f.Fuzz(func(t *testing.T, content []byte, memory uint32) {
+		imagetest.RequireAgreement(t, content, image.Limits{DiskBytes: 100 << 10}, Open, hostileWays(int64(memory)), excuse)
 	})
 }
 
-// requireRefusal requires that an error is an *image.Refused.
-func requireRefusal(t *testing.T, err error) {
-	t.Helper()
-	var refused *image.Refused
-	if err != nil && !errors.As(err, &refused) {
-		t.Fatalf("%v is no refusal", err)
+// hostileWays are ways for images that may be anything.
+func hostileWays(memory int64) imagetest.Ways {
+	limits := image.Limits{MemoryBytes: memory}
+	return imagetest.Ways{
+		"forward with ranges":    {Begin: begin, Limits: limits, Random: true},
+		"forward without ranges": {Begin: begin, Limits: limits, MayRefuse: true},
 	}
+}
+
+// excuse excuses what is only so with as little memory, and streams whose markers contradict their tables.
+func excuse(content []byte, way imagetest.Way, _ error) bool {
+	f, err := begin(content, image.Limits{})
+	return way.Limits.MemoryBytes > 0 || err == nil && f.(forward).directory < 0
+}
+
+// anyByte chooses a byte of an image to be changed: of the header, of a table or marker, or any.
+func anyByte(r *rand.Rand, content []byte) int {
+	places := []int{r.IntN(len(content)), r.IntN(80), builtDirectory + r.IntN(8), builtTable + r.IntN(64), len(content) - 1 - r.IntN(4*sector)}
+	at := places[r.IntN(len(places))]
+	return max(0, min(at, len(content)-1))
 }

@@ -3,11 +3,8 @@ package vmdk
 import (
 	"bytes"
 	"errors"
-	"runtime"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"vmdisk.io/vmdisk/internal/image"
 	"vmdisk.io/vmdisk/internal/image/imagetest"
@@ -171,21 +168,7 @@ func TestRefusesWhatItCantRead(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			before := allocated()
-			var got *image.Refused
-			if _, err := readDisk(test.file, image.Limits{}); !errors.As(err, &got) {
-				t.Fatalf("got %v", err)
-			}
-			if diff := cmp.Diff(test.want, *got); diff != "" {
-				t.Error(diff)
-			}
-			if n := allocated() - before; n > 1<<20 {
-				t.Errorf("%d bytes were allocated", n)
-			}
-			_, err := decodeForward(test.file, way{disk: 64 << 40, random: true, forget: true})
-			if !errors.As(err, &got) || got.Reason != test.want.Reason {
-				t.Errorf("forward: got %v, want reason %s", err, test.want.Reason)
-			}
+			imagetest.RequireRefused(t, test.file, test.want, 1<<20, Open, imagetest.Ways{"forward": {Begin: begin, Random: true}})
 		})
 	}
 }
@@ -207,7 +190,7 @@ func TestForwardRefusesTablesThatContradictTheMarkers(t *testing.T) {
 	for name, change := range tests {
 		for _, s := range []shape{{change: change}, {change: change, tablesLast: true}, {change: change, tablesLast: true, twoInOne: true}} {
 			t.Run(name, func(t *testing.T) {
-				_, err := decodeForward(stream(disk, s), way{})
+				_, err := imagetest.Way{Begin: begin}.Decode(stream(disk, s))
 				var refused *image.Refused
 				if !errors.As(err, &refused) || refused.Reason != image.CorruptImage {
 					t.Errorf("got %v", err)
@@ -221,24 +204,6 @@ func changed(b []byte, change func([]byte)) []byte {
 	b = bytes.Clone(b)
 	change(b)
 	return b
-}
-
-// allocated is how many bytes were ever allocated.
-func allocated() uint64 {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.TotalAlloc
-}
-
-// readDisk opens an image and reads its disk, or the first 100 KiB of it.
-func readDisk(file []byte, limits image.Limits) ([]byte, error) {
-	img, err := Open(bytes.NewReader(file), int64(len(file)), limits)
-	if err != nil {
-		return nil, err
-	}
-	disk := make([]byte, min(img.Size(), 100<<10))
-	_, err = img.ReadAt(disk, 0)
-	return disk, err
 }
 
 // TestReadsStrangeButPossibleImages has images that QEMU would not write, and that contradict nothing.
@@ -270,17 +235,10 @@ func TestReadsStrangeButPossibleImages(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := readDisk(test.file, image.Limits{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			imagetest.RequireEqual(t, got, test.want)
-			for _, w := range []way{{}, {random: true}, {random: true, memory: 1}} {
-				if got, err = decodeForward(test.file, w); err != nil {
-					t.Fatalf("forward, %+v: %v", w, err)
-				}
-				imagetest.RequireEqual(t, got, test.want)
-			}
+			ways := waysForward()
+			imagetest.RequireReads(t, test.file, test.want, Open, imagetest.Ways{
+				"forward": ways["forward"], "forward with ranges": ways["forward with ranges"], "forward with no memory and ranges": {Begin: begin, Random: true, Limits: image.Limits{MemoryBytes: 1}},
+			})
 		})
 	}
 }

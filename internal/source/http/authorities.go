@@ -35,10 +35,14 @@ func newAuthorities(bundles map[string][]byte) (authorities, error) {
 			a.added = append(a.added, fmt.Sprintf("%d from %s", len(certificates), name))
 		}
 	}
-	if len(bundles) > 0 && len(a.added) == 0 {
-		return authorities{}, &source.Error{Reason: source.InvalidCA, Permanent: true, Message: fmt.Sprintf("there is no certificate in PEM form in %s", quoteAll(names))}
+	switch {
+	case len(bundles) == 0 || len(a.added) > 0:
+		return a, nil
+	case len(bundles) == 1:
+		return a, &source.Error{Reason: source.InvalidCA, Permanent: true, Message: fmt.Sprintf("%q holds no certificate in PEM form", names[0])}
+	default:
+		return a, &source.Error{Reason: source.InvalidCA, Permanent: true, Message: fmt.Sprintf("none of %q holds a certificate in PEM form", names)}
 	}
-	return a, nil
 }
 
 // parseCertificates answers the certificates of a PEM file (RFC 7468). A block that is none, or one that can't be read,
@@ -63,12 +67,4 @@ func parseCertificates(bundle []byte) []*x509.Certificate {
 // String says which authorities were tried.
 func (a authorities) String() string {
 	return strings.Join(append([]string{"the system's"}, a.added...), ", ")
-}
-
-func quoteAll(names []string) string {
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		quoted[i] = fmt.Sprintf("%q", name)
-	}
-	return strings.Join(quoted, ", ")
 }

@@ -12,9 +12,10 @@ import (
 
 const (
 	// maxMends is how often a connection is mended without progressBytes having come in between.
-	maxMends      = 8
-	progressBytes = 1 << 20
+	maxMends      = 9
+	progressBytes = 64 << 10
 
+	// The first try is made at once; then the pause is doubled each time.
 	firstPause = 200 * time.Millisecond
 	maxPause   = 15 * time.Second
 	// maxObeyed is the longest Retry-After that is waited for with what has been read so far at hand.
@@ -116,7 +117,7 @@ func (b *body) mend(err error) error {
 		if b.response != nil {
 			b.response.close()
 		}
-		if err := b.source.pause(b.ctx, max(cause.RetryAfter, min(firstPause<<b.mends, maxPause))); err != nil {
+		if err := b.source.pause(b.ctx, max(cause.RetryAfter, backoff(b.mends))); err != nil {
 			return fmt.Errorf("read %s: %w", from, err)
 		}
 		r, err := b.source.ask(b.ctx, request{}, b.offset, b.end)
@@ -135,12 +136,20 @@ func (b *body) mend(err error) error {
 	return b.broken(cause, fmt.Sprintf("%d tries to continue did not help", maxMends))
 }
 
+// backoff is the pause before a try, of which so many have gone before.
+func backoff(tries int) time.Duration {
+	if tries == 0 {
+		return 0
+	}
+	return min(firstPause<<(tries-1), maxPause)
+}
+
 // broken is the error of a body that ended too early. It is never permanent: what was there a moment ago may be there
 // again, and if not, the next attempt's first request tells.
 func (b *body) broken(cause *source.Error, why string) error {
 	total := ""
-	if b.end >= 0 {
-		total = fmt.Sprintf(" of %d", b.end)
+	if length := b.source.object.length; length >= 0 {
+		total = fmt.Sprintf(" of %d", length)
 	}
 	return &source.Error{
 		Reason: cause.Reason, RetryAfter: cause.RetryAfter, Err: cause,

@@ -41,7 +41,7 @@ func (t texts) classify(err error, from string) *source.Error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed):
 		return &source.Error{Reason: source.ConnectionReset, Err: errors.New(err.Error()), Message: fmt.Sprintf("the connection broke while reading from %s", from)}
 	default:
-		return &source.Error{Reason: source.BadAnswer, Err: err, Message: fmt.Sprintf("no usable answer from %s: %v", from, err)}
+		return &source.Error{Reason: source.BadAnswer, Err: err, Message: fmt.Sprintf("no usable answer from %s: %s", from, readable(err.Error(), nil))}
 	}
 }
 
@@ -112,11 +112,11 @@ func (t texts) classifyTLS(err error, from string) *source.Error {
 	case errors.As(err, &authority):
 		return &source.Error{Reason: source.CertificateInvalid, Permanent: true, Err: err, Message: fmt.Sprintf("the certificate of %s is signed by an unknown authority, %s (trusted are %s): %s", from, issuer(err), t.trusted, t.advice.Authority)}
 	case errors.As(err, &hostname):
-		return &source.Error{Reason: source.CertificateInvalid, Permanent: true, Err: err, Message: fmt.Sprintf("the certificate of %s is for another host: %v", from, hostname)}
+		return &source.Error{Reason: source.CertificateInvalid, Permanent: true, Err: err, Message: fmt.Sprintf("the certificate of %s is for another host: %s", from, readable(hostname.Error(), nil))}
 	case errors.As(err, &invalid):
-		return &source.Error{Reason: source.CertificateInvalid, Permanent: true, Err: err, Message: fmt.Sprintf("the certificate of %s is not valid: %v", from, invalid)}
+		return &source.Error{Reason: source.CertificateInvalid, Permanent: true, Err: err, Message: fmt.Sprintf("the certificate of %s is not valid: %s", from, readable(invalid.Error(), nil))}
 	case errors.As(err, &verification):
-		return &source.Error{Reason: source.CertificateInvalid, Permanent: true, Err: err, Message: fmt.Sprintf("the certificate of %s can't be verified: %v", from, verification.Err)}
+		return &source.Error{Reason: source.CertificateInvalid, Permanent: true, Err: err, Message: fmt.Sprintf("the certificate of %s can't be verified: %s", from, readable(verification.Err.Error(), nil))}
 	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
 		return &source.Error{Reason: source.TLSFailed, Permanent: true, Err: err, Message: fmt.Sprintf("%s doesn't answer with TLS: the server there may speak plain http", from)}
 	case errors.As(err, &alert):

@@ -16,11 +16,19 @@ const (
 	maxHeaderBytes = 256 << 10
 )
 
-// newTransports makes the transport for one request at a time, and the one for more of them at once, each of which has
-// a connection of its own, which requests of HTTP/2 would share. Their errors say where they could not connect to.
+// newTransports makes the transport for one request at a time, and the one for more of them beside it, each of which has
+// a connection of its own, which requests of HTTP/2 would share.
 func newTransports(o Options, config *tls.Config) (one, more *http.Transport) {
+	one, more = newTransport(o, config.Clone()), newTransport(o, config.Clone())
+	one.Protocols.SetHTTP2(true)
+	more.MaxIdleConnsPerHost = o.Connections
+	return one, more
+}
+
+// newTransport makes a transport that says in its errors where it could not connect to.
+func newTransport(o Options, config *tls.Config) *http.Transport {
 	dialer := &net.Dialer{Timeout: o.Timeouts.Connect}
-	one = &http.Transport{
+	t := &http.Transport{
 		Proxy: func(r *http.Request) (*url.URL, error) { return o.Proxy(r.URL) },
 		OnProxyConnectResponse: func(_ context.Context, proxy *url.URL, _ *http.Request, r *http.Response) error {
 			if r.StatusCode != http.StatusOK {
@@ -39,17 +47,13 @@ func newTransports(o Options, config *tls.Config) (one, more *http.Transport) {
 		TLSHandshakeTimeout:    o.Timeouts.Handshake,
 		ResponseHeaderTimeout:  o.Timeouts.Idle,
 		MaxResponseHeaderBytes: maxHeaderBytes,
-		ForceAttemptHTTP2:      true,
+		Protocols:              &http.Protocols{},
 		DisableCompression:     true, // the bytes as served are what is hashed
 		ReadBufferSize:         receiveBuffer,
 		MaxIdleConnsPerHost:    2,
 	}
-	more = one.Clone()
-	more.ForceAttemptHTTP2 = false
-	more.Protocols = &http.Protocols{}
-	more.Protocols.SetHTTP1(true)
-	more.MaxIdleConnsPerHost = o.Connections
-	return one, more
+	t.Protocols.SetHTTP1(true)
+	return t
 }
 
 // dialError says which address could not be connected to.

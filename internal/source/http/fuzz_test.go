@@ -115,7 +115,7 @@ func readScripted(t *testing.T, s source.Source) error {
 
 func readPart(t *testing.T, s source.Source, b []byte) (int64, error) {
 	n, err := source.ReaderAt{Context: t.Context(), Source: s}.ReadAt(b, 3)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return int64(n), err

@@ -274,7 +274,8 @@ func TestOptionsWithoutSenseAreRefused(t *testing.T) {
 		"no URL":                         {http.Options{URL: "http://h:port\n/"}, source.Error{Reason: source.InvalidURL, Permanent: true, Message: "the URL can't be read: check it for spaces and characters that must be escaped"}},
 		"a header without a colon":       {http.Options{URL: "http://h", Headers: []string{"secret"}}, source.Error{Reason: source.InvalidHeader, Permanent: true, Message: `extra header 1 is not of the form "Name: value"`}},
 		"a header with a line break":     {http.Options{URL: "http://h", Headers: []string{"A: b\nC: d"}}, source.Error{Reason: source.InvalidHeader, Permanent: true, Message: `extra header "A" has a value with characters that no header can have, such as a line break`}},
-		"a bundle without a certificate": {http.Options{URL: "http://h", CAs: map[string][]byte{"ca.crt": []byte("no")}}, source.Error{Reason: source.InvalidCA, Permanent: true, Message: `there is no certificate in PEM form in "ca.crt"`}},
+		"bundles without a certificate":  {http.Options{URL: "http://h", CAs: map[string][]byte{"b": []byte("no"), "a": nil}}, source.Error{Reason: source.InvalidCA, Permanent: true, Message: `none of ["a" "b"] holds a certificate in PEM form`}},
+		"a bundle without a certificate": {http.Options{URL: "http://h", CAs: map[string][]byte{"ca.crt": []byte("no")}}, source.Error{Reason: source.InvalidCA, Permanent: true, Message: `"ca.crt" holds no certificate in PEM form`}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

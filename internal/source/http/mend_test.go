@@ -37,8 +37,8 @@ func TestABrokenConnectionIsMended(t *testing.T) {
 		},
 		"but not for ever": {
 			behaviour: sourcetest.Behaviour{CutAfter: 1000},
-			want:      &source.Error{Reason: source.ConnectionReset, Message: "the connection broke while reading from $URL (after 9000 of 3200000 bytes; 8 tries to continue did not help)"},
-			requests:  9,
+			want:      &source.Error{Reason: source.ConnectionReset, Message: "the connection broke while reading from $URL (after 10000 of 3200000 bytes; 9 tries to continue did not help)"},
+			requests:  10,
 		},
 		"but not with another object": {
 			behaviour: sourcetest.Behaviour{CutAfter: 1 << 20, ChangeAfter: 1},
@@ -75,9 +75,9 @@ func TestABrokenConnectionIsMended(t *testing.T) {
 			requests:  3,
 		},
 		"but not where the object is gone, and then the next attempt says that for good": {
-			behaviour: sourcetest.Behaviour{CutAfter: 1 << 20, Status: append([]int{0}, slices.Repeat([]int{404}, 8)...)},
-			want:      &source.Error{Reason: source.NotFound, Message: "404 Not Found from $URL (after 1048576 of 3200000 bytes; 8 tries to continue did not help)"},
-			requests:  9,
+			behaviour: sourcetest.Behaviour{CutAfter: 1 << 20, Status: append([]int{0}, slices.Repeat([]int{404}, 9)...)},
+			want:      &source.Error{Reason: source.NotFound, Message: "404 Not Found from $URL (after 1048576 of 3200000 bytes; 9 tries to continue did not help)"},
+			requests:  10,
 		},
 		"but not against a server that wants to be left alone for long": {
 			behaviour: sourcetest.Behaviour{CutAfter: 1 << 20, Status: []int{0, 503}, Header: nethttp.Header{"Retry-After": {"3600"}}},
@@ -138,7 +138,26 @@ func TestTheServersWishIsObeyedWhileMending(t *testing.T) {
 	if _, b, err := readAll(t.Context(), s); err != nil || !bytes.Equal(b, content) {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
-	if diff := cmp.Diff([]time.Duration{200 * time.Millisecond, 7 * time.Second}, paused); diff != "" {
+	if diff := cmp.Diff([]time.Duration{0, 7 * time.Second}, paused); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPausesGrow(t *testing.T) {
+	server := sourcetest.Serve(t, sourcetest.Behaviour{Content: content, CutAfter: 1000})
+	var paused []time.Duration
+	s, err := http.New(http.Options{URL: server.URL, Pause: func(_ context.Context, d time.Duration) error {
+		paused = append(paused, d/time.Millisecond)
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, _, err := readAll(t.Context(), s); err == nil {
+		t.Error("it was read")
+	}
+	if diff := cmp.Diff([]time.Duration{0, 200, 400, 800, 1600, 3200, 6400, 12800, 15000}, paused); diff != "" {
 		t.Error(diff)
 	}
 }

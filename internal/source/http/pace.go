@@ -33,7 +33,7 @@ type paceRules struct {
 	// lead is how far ahead of the one stream a second connection begins, by the time until the stream comes there. It
 	// must have answered by then.
 	lead time.Duration
-	// rest is for how many periods nothing more is tried after a trial that failed, doubled each time.
+	// rest is for how many periods nothing more is tried after a trial that failed, doubled each time up to maxRest.
 	rest int
 }
 
@@ -41,6 +41,9 @@ func newPace(most int) pace {
 	rules := paceRules{period: time.Second, starved: 0.5, gain: 1.25, worth: 4 * time.Second, lead: time.Second / 2, rest: 8}
 	return pace{most: most, connections: 1, nextRest: rules.rest, rules: rules}
 }
+
+// maxRest is the most periods for which nothing is tried.
+const maxRest = 1000
 
 // moment is what has happened until a time.
 type moment struct {
@@ -81,7 +84,7 @@ func (p *pace) giveUp() {
 	p.trial = false
 	p.connections = max(1, p.fewer)
 	p.rest = p.nextRest
-	p.nextRest *= 2
+	p.nextRest = min(2*p.nextRest, maxRest)
 }
 
 // trouble is a connection that failed, maybe because there were too many.

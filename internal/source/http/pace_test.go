@@ -100,4 +100,10 @@ func TestTroubleLeavesOneConnection(t *testing.T) {
 	if p.connections != 1 || p.trial || p.rest == 0 {
 		t.Errorf("%+v", p)
 	}
+	for range 100 {
+		p.trouble()
+	}
+	if p.rest != maxRest {
+		t.Errorf("after much trouble it rests for %d periods", p.rest)
+	}
 }

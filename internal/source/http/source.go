@@ -121,7 +121,7 @@ func (s *httpSource) examine(r *response) (object, error) {
 	default:
 		return o, s.refusal(r)
 	}
-	if coding := r.Header.Get("Content-Encoding"); !storable(coding) {
+	if coding := strings.Join(r.Header.Values("Content-Encoding"), ", "); !storable(coding) {
 		return o, &source.Error{Reason: source.BadAnswer, Permanent: true, Message: fmt.Sprintf("%s is served with Content-Encoding %q, although it was asked for without: turn that off in the server for disk images", redact(s.url), coding)}
 	}
 	return o, nil

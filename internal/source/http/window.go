@@ -147,7 +147,7 @@ func (w *window) take(p []byte) (int, error) {
 				w.pace.begin(w.moment(w.source.now()))
 			}
 		case len(w.queue) == 0:
-			err = w.restream(w.end, nil)
+			err = w.restream(w.end)
 		default:
 			if n, err = w.queue[0].Read(p); err != nil {
 				err = w.pass(err)
@@ -170,17 +170,15 @@ func (w *window) pass(err error) error {
 	}
 	w.held -= int64(cap(s.buf))
 	w.pace.trouble()
-	return w.restream(s.end(), err)
+	return w.restream(s.end()) // at once: what failed may have been one connection too many
 }
 
-// restream reads on with one stream, up to end. failed is what the bytes there have failed with, if they have.
-func (w *window) restream(end int64, failed error) error {
+// restream reads on with one stream, up to end.
+func (w *window) restream(end int64) error {
 	b := &body{source: w.source, ctx: w.ctx, offset: w.at, mendedAt: w.at, end: end}
-	if failed == nil {
-		b.response, failed = w.source.ask(w.ctx, request{}, w.at, end)
-	}
-	if failed != nil {
-		if err := b.mend(failed); err != nil {
+	var err error
+	if b.response, err = w.source.ask(w.ctx, request{}, w.at, end); err != nil {
+		if err := b.mend(err); err != nil {
 			return err
 		}
 	}

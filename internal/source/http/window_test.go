@@ -76,7 +76,7 @@ func readWindow(t *testing.T, s *httpSource, each func(*window)) (got []byte, se
 		segments = max(segments, len(w.queue))
 		held = max(held, w.held)
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return got, segments, held, err
@@ -110,6 +110,38 @@ func TestAWindowIsReadInOrder(t *testing.T) {
 				t.Errorf("%d bytes were held", held)
 			}
 		})
+	}
+}
+
+// TestConnectionsBesideTheStreamAreTheirOwn has a server that speaks HTTP/2, whose requests would share one connection.
+func TestConnectionsBesideTheStreamAreTheirOwn(t *testing.T) {
+	content := windowContent()
+	var mu sync.Mutex
+	connections := map[string]int{} // by client, the version spoken
+	server := sourcetest.ServeHTTP2(t, sourcetest.Behaviour{Content: content, Check: func(r *nethttp.Request) int {
+		mu.Lock()
+		defer mu.Unlock()
+		connections[r.RemoteAddr] = r.ProtoMajor
+		return 0
+	}})
+	s, err := New(Options{URL: server.URL, WindowBytes: 1 << 20, Connections: 4, InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	h := s.(*httpSource)
+	h.pace.rules = eager()
+	got, _, _, err := readWindow(t, h, await)
+	if err != nil || !bytes.Equal(got, content) {
+		t.Fatal(err)
+	}
+	versions := map[int]int{}
+	for _, v := range connections {
+		versions[v]++
+	}
+	// Now and then one is made that nobody needs, because another was free by then.
+	if requests := len(server.Requests()); versions[2] != 1 || versions[1] < 2 || versions[1] > requests/4 {
+		t.Errorf("connections by HTTP's version: %v, of %d requests", versions, requests)
 	}
 }
 

@@ -3,33 +3,24 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"vmdisk.io/vmdisk/lab/csi"
+	"vmdisk.io/vmdisk/lab/daemon"
 )
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "lab-csi:", err)
-		os.Exit(1)
-	}
-}
-
-func run() error {
 	path := flag.String("config", "", "JSON file with the drivers and nodes to serve")
 	flag.Parse()
-	if *path == "" {
-		return fmt.Errorf("--config is missing: name the JSON file with the drivers and nodes to serve")
-	}
-	config, err := csi.LoadConfig(*path)
-	if err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	return csi.Run(ctx, config)
+	daemon.Run("lab-csi", func(ctx context.Context) error {
+		if *path == "" {
+			return errors.New("--config is missing: name the JSON file with the drivers and nodes to serve")
+		}
+		config, err := csi.LoadConfig(*path)
+		if err != nil {
+			return err
+		}
+		return csi.Run(ctx, config)
+	})
 }

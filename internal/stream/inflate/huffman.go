@@ -1,4 +1,4 @@
-package codec
+package inflate
 
 import "math/bits"
 

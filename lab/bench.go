@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"vmdisk.io/vmdisk/lab/bench"
+	"vmdisk.io/vmdisk/lab/demo"
+)
+
+// benchCommand measures a built vmdisk. It needs no cluster.
+func benchCommand() *cobra.Command {
+	o := bench.Options{Out: os.Stdout, CacheDir: demo.CacheDir(), Suite: bench.Suites()[0]}
+	var only string
+	cmd := &cobra.Command{
+		Use: "bench [" + strings.Join(bench.Suites(), "|") + "]", Short: "Compare vmdisk convert with CDI's path and with qemu-img",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			if len(args) > 0 {
+				o.Suite = args[0]
+			}
+			if o.Only, err = regexp.Compile(only); err != nil {
+				return fmt.Errorf("read --only: %w", err)
+			}
+			return bench.Run(c.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Vmdisk, "vmdisk", "bin/vmdisk", "the program to measure")
+	f.StringVar(&only, "only", "", "measure only the groups whose names match this regular expression, such as 'qcow2|networks'")
+	f.BoolVar(&o.ImagesOnly, "images-only", false, "make the images that are missing, and measure nothing")
+	f.IntVar(&o.Rounds, "rounds", 0, "how often each way runs (default: as the suite says)")
+	return cmd
+}
