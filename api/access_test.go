@@ -58,6 +58,7 @@ func (s server) testAccess(t *testing.T) {
 		"the controller watches events":                          {controller, in("", "watch", "", "events"), true},
 		"the controller publishes events":                        {controller, in("t", "create", "events.k8s.io", "events"), true},
 		"the controller watches classes":                         {controller, in("", "watch", "storage.k8s.io", "storageclasses"), true},
+		"the controller watches the classes of snapshots":        {controller, in("", "watch", "snapshot.storage.k8s.io", "volumesnapshotclasses"), true},
 		"the controller makes a StorageProfile":                  {controller, in("", "create", "cdi.kubevirt.io", "storageprofiles"), true},
 		"the controller keeps the CDIConfig":                     {controller, in("", "patch", "cdi.kubevirt.io", "cdiconfigs"), true},
 		"the controller reads the CDI object":                    {controller, in("", "get", "cdi.kubevirt.io", "cdis"), true},

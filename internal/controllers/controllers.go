@@ -49,7 +49,7 @@ func All(mgr ctrl.Manager, o Options) ([]Controller, error) {
 	return []Controller{
 		&vmdisk.Reconciler{Reader: reader, Writer: writer, DefaultClass: o.DefaultClass, Now: time.Now},
 		&datavolume.Reconciler{Reader: reader, Writer: writer, Progress: datavolume.ReadProgress(pods), Settings: o.Worker, Now: time.Now},
-		&storageprofile.Reconciler{Reader: reader, Writer: writer, Now: time.Now},
+		&storageprofile.Reconciler{Reader: reader, Snapshots: mgr.GetAPIReader(), Writer: writer, Now: time.Now},
 		&cdiconfig.Reconciler{Reader: reader, Writer: writer},
 	}, nil
 }

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,9 +25,16 @@ import (
 // Reconciler keeps StorageProfiles.
 type Reconciler struct {
 	Reader client.Reader
-	Writer *kube.Writer
-	Now    func() time.Time
+	// Snapshots reads VolumeSnapshotClasses from the API server itself: where it doesn't serve them, there is nothing to cache.
+	Snapshots client.Reader
+	Writer    *kube.Writer
+	Now       func() time.Time
+	// watched: a VolumeSnapshotClass wakes the reconciler.
+	watched bool
 }
+
+// lookAgain is how long a profile may not know that VolumeSnapshotClasses came to be served: nothing wakes for that.
+const lookAgain = 10 * time.Minute
 
 // Reconcile makes the profile of a class, or brings its status up to date. A profile goes with its class, which owns it.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -43,9 +53,39 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		Object: found,
 		Status: func(o client.Object) *cdiv1.StorageProfileStatus { return &o.(*cdiv1.StorageProfile).Status },
 	}
-	return kube.Carry(ctx, r.Writer, target, func(*action.Refusal) action.Decision[cdiv1.StorageProfileStatus] {
-		return action.Decision[cdiv1.StorageProfileStatus]{Status: profile.Status(found, &class, metav1.Time{Time: r.Now()})}
+	cluster, err := r.cluster(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	result, err := kube.Carry(ctx, r.Writer, target, func(*action.Refusal) action.Decision[cdiv1.StorageProfileStatus] {
+		return action.Decision[cdiv1.StorageProfileStatus]{Status: profile.Status(found, &class, cluster, metav1.Time{Time: r.Now()})}
 	})
+	if err == nil && result.IsZero() && !r.watched {
+		result.RequeueAfter = lookAgain
+	}
+	return result, err
+}
+
+// cluster reads of which drivers there are VolumeSnapshotClasses. A cluster that doesn't serve the kind has none.
+func (r *Reconciler) cluster(ctx context.Context) (profile.Cluster, error) {
+	classes := &unstructured.UnstructuredList{}
+	classes.SetGroupVersionKind(snapshotClass().GroupVersion().WithKind("VolumeSnapshotClassList"))
+	if err := r.Snapshots.List(ctx, classes); err != nil && !meta.IsNoMatchError(err) {
+		return profile.Cluster{}, fmt.Errorf("list VolumeSnapshotClasses: %w", err)
+	}
+	var c profile.Cluster
+	for _, class := range classes.Items {
+		driver, _, err := unstructured.NestedString(class.Object, "driver")
+		if err != nil {
+			return profile.Cluster{}, fmt.Errorf("read VolumeSnapshotClass %s: %w", class.GetName(), err)
+		}
+		c.SnapshotDrivers = append(c.SnapshotDrivers, driver)
+	}
+	return c, nil
+}
+
+func snapshotClass() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: "VolumeSnapshotClass"}
 }
 
 func newProfile(class *storagev1.StorageClass) *cdiv1.StorageProfile {
@@ -59,11 +99,32 @@ func newProfile(class *storagev1.StorageClass) *cdiv1.StorageProfile {
 	}
 }
 
-// Setup says what wakes the reconciler: a class, and the profile of its name.
+// Setup says what wakes the reconciler: a class, the profile of its name, and for all of them a VolumeSnapshotClass.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("storageprofile").
 		For(&storagev1.StorageClass{}).
-		Watches(&cdiv1.StorageProfile{}, &handler.EnqueueRequestForObject{}).
-		Complete(r)
+		Watches(&cdiv1.StorageProfile{}, &handler.EnqueueRequestForObject{})
+	_, err := mgr.GetRESTMapper().RESTMapping(snapshotClass().GroupKind(), snapshotClass().Version)
+	switch {
+	case err == nil:
+		kind := &unstructured.Unstructured{}
+		kind.SetGroupVersionKind(snapshotClass())
+		b, r.watched = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(r.everyClass)), true
+	case !meta.IsNoMatchError(err):
+		return fmt.Errorf("ask whether VolumeSnapshotClasses are served: %w", err)
+	}
+	return b.Complete(r)
+}
+
+func (r *Reconciler) everyClass(ctx context.Context, _ client.Object) []reconcile.Request {
+	var classes storagev1.StorageClassList
+	if err := r.Reader.List(ctx, &classes); err != nil {
+		return nil // the cache can't fail to list; and if it could, the class's next change would do
+	}
+	var requests []reconcile.Request
+	for _, class := range classes.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&class)})
+	}
+	return requests
 }

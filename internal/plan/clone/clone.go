@@ -33,6 +33,8 @@ type Plan struct {
 	// Message is the whole in one sentence.
 	Message string `json:"message"`
 
+	// Placement is where the first pod that mounts the disk may run.
+	Placement Placement `json:"-"`
 	// Facts are what the plan rests on, and Remedies what could be changed, for people.
 	Facts    []Fact   `json:"-"`
 	Remedies []string `json:"-"`
@@ -73,6 +75,9 @@ func Of(request Request, cluster Cluster, options Options) Plan {
 	if v.byDefault && v.class != nil && plan.Strategy != None {
 		plan.StorageClass = v.class.Name
 	}
+	if v.class != nil {
+		plan.Placement = v.placement(plan)
+	}
 	plan.Facts = v.facts()
 	plan.Remedies = v.remedies(plan)
 	return plan
@@ -112,9 +117,9 @@ func (v view) choose() Plan {
 	return plan
 }
 
-// candidates are the driver's own ways, the wished one first. Whoever wishes for snapshots is not given a clone.
+// candidates are the driver's own ways, the wished one first. Whoever wishes for snapshots is not given a clone, and a snapshot is only restored.
 func (v view) candidates() []Strategy {
-	if v.wish.strategy == Snapshot && v.source.kind == claimSource {
+	if v.wish.strategy == Snapshot || v.source.kind == snapshotSource {
 		return []Strategy{Snapshot}
 	}
 	return []Strategy{CSIClone, Snapshot}

@@ -93,15 +93,27 @@ func TestDataVolumes(t *testing.T) {
 		"a DataSource that isn't there": {spec: storage + "\n  sourceRef: {kind: DataSource, name: ds}", want: waits(SourceNotFound, "")},
 		"a source of another kind":      {spec: storage + "\n  sourceRef: {kind: Other, name: ds}", want: answer{Strategy: None, Reason: NotAClone}},
 
+		"a DataSource of nothing yet": {spec: storage + "\n  sourceRef: {kind: DataSource, name: ds}", want: waits(SourceNotFound, ""),
+			add: "apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataSource\nmetadata: {name: ds, namespace: t}\nspec: {source: {}}"},
+		"one that is smaller than a filesystem's claim": {spec: "pvc: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 19Gi}}}\n  " + claim, changes: []change{{"volumeMode: Block, volumeName", "volumeName"}},
+			want: answer{Strategy: Reject, Reason: TargetSmallerThanSource, StorageClass: "c"}},
+		"one of a snapshot":            {spec: "pvc: {accessModes: [ReadWriteOnce], volumeMode: Block, resources: {requests: {storage: 20Gi}}}\n  " + snap, want: restore},
+		"a volume that names no claim": {spec: storage + "\n  " + claim, changes: []change{{", claimRef: {namespace: ns, name: golden}", ""}}, want: clone},
+		"a volume that names a claim's identity, which was not seen": {spec: storage + "\n  " + claim, changes: []change{{"name: golden}}", "name: golden, uid: u}}"}}, want: clone},
+		"a volume that names no identity":                            {spec: storage + "\n  " + claim, changes: []change{{"{name: golden, namespace", "{uid: u, name: golden, namespace"}}, want: clone},
+		"a snapshot needs no class of snapshots": {spec: storage + "\n  " + snap, want: restore,
+			add: "apiVersion: snapshot.storage.k8s.io/v1\nkind: VolumeSnapshotClass\nmetadata: {name: s}\ndriver: d"},
+		"a snapshot, where snapshots are wished for": {spec: storage + "\n  " + snap, changes: []change{{"cloneStrategy: csi-clone", "cloneStrategy: snapshot"}}, want: restore},
+
 		"a snapshot, whatever is wished for": {spec: storage + "\n  " + snap, changes: []change{{"cloneStrategy: csi-clone", "cloneStrategy: copy"}}, want: restore},
 		"a snapshot that isn't there":        {spec: storage + "\n  " + snap, changes: []change{{"name: snap,", "name: other,"}}, want: waits(SourceNotFound, "")},
 		"a snapshot that isn't ready":        {spec: storage + "\n  " + snap, changes: []change{{", restoreSize: 20Gi", ""}}, want: waits(SourceNotReady, Snapshot)},
 		"a snapshot without content":         {spec: storage + "\n  " + snap, changes: []change{{"Name: content,", "Name: other,"}}, want: waits(SourceNotReady, HostAssisted)},
 		"a snapshot that is being deleted":   {spec: storage + "\n  " + snap, changes: []change{{"{name: snap, ", "{name: snap, deletionTimestamp: '2026-11-30T00:00:00Z', "}}, want: waits(SourceNotReady, Snapshot)},
-		"a snapshot of another driver":       {spec: storage + "\n  " + snap, changes: []change{{"{driver: d, source", "{driver: e, source"}}, want: copied(SourceIsSnapshot)},
-		"a snapshot of a filesystem":         {spec: storage + "\n  " + snap, changes: []change{{", sourceVolumeMode: Block", ""}}, want: copied(SourceIsSnapshot)},
+		"a snapshot of another driver":       {spec: storage + "\n  " + snap, changes: []change{{"{driver: d, source", "{driver: e, source"}}, want: copied(DriverMismatch)},
+		"a snapshot of a filesystem":         {spec: storage + "\n  " + snap, changes: []change{{", sourceVolumeMode: Block", ""}}, want: copied(VolumeModeMismatch)},
 		"a snapshot that is larger":          {spec: storage + "\n  " + snap, changes: []change{{"restoreSize: 20Gi", "restoreSize: 21Gi"}}, want: answer{Strategy: Reject, Reason: TargetSmallerThanSource, StorageClass: "c"}},
-		"a snapshot that must grow":          {spec: "storage: {resources: {requests: {storage: 30Gi}}}\n  " + snap, changes: []change{{"allowVolumeExpansion: true", "allowVolumeExpansion: false"}}, want: copied(SourceIsSnapshot)},
+		"a snapshot that must grow":          {spec: "storage: {resources: {requests: {storage: 30Gi}}}\n  " + snap, changes: []change{{"allowVolumeExpansion: true", "allowVolumeExpansion: false"}}, want: copied(NoVolumeExpansion)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := smallCluster
@@ -155,6 +167,75 @@ func TestWhatIsPlanned(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestNamed: a name is looked for in its namespace only, first among VMDisks.
+func TestNamed(t *testing.T) {
+	cluster := clusterOf(t, parse(t, "kind: VMDisk\nmetadata: {name: a, namespace: ns}\n---\nkind: VMDisk\nmetadata: {name: b, namespace: other}\n---\nkind: DataVolume\nmetadata: {name: b, namespace: ns}\n"))
+	for name, want := range map[string]string{"a": "VMDisk ns/a", "b": "DataVolume ns/b", "c": ""} {
+		got := ""
+		if r, found := Named(cluster, Options{}, "ns", name); found {
+			got = r.String()
+		}
+		if got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestAdmission(t *testing.T) {
+	type told struct {
+		Strategy Strategy
+		Refused  bool
+		Says     bool
+	}
+	refusing := Policy{Engine: EngineVMDisk, Refuses: true}
+	for name, c := range map[string]struct {
+		base   string
+		policy Policy
+		want   told
+	}{
+		"a finding is refused by the refusing policy": {"R1-01", refusing, told{Reject, true, true}},
+		"and warned of by the other":                  {"R1-01", Policy{}, told{HostAssisted, false, true}},
+		"no finding is let in by either":              {"L1-01a", refusing, told{CSIClone, false, false}},
+		"and not spoken of":                           {"L1-01a", Policy{}, told{CSIClone, false, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := variant{base: c.base}.example(t)
+			cluster, o := clusterOf(t, e.objects(t)), e.options(t)
+			o.Policy = c.policy
+			p := Of(All(cluster, o)[0], cluster, o)
+			a := p.Admission(c.policy)
+			if diff := cmp.Diff(c.want, told{p.Strategy, a.Refused, a.Message != ""}); diff != "" {
+				t.Errorf("(-want +got):\n%s\n%s", diff, a.Message)
+			}
+		})
+	}
+}
+
+func TestAdd(t *testing.T) {
+	for name, c := range map[string]struct {
+		object map[string]any
+		read   bool
+		fails  string
+	}{
+		"another kind is not read":  {map[string]any{"kind": "Secret"}, false, ""},
+		"what has no kind neither":  {map[string]any{}, false, ""},
+		"what is broken is named":   {map[string]any{"kind": "Node", "metadata": map[string]any{"name": "n"}, "spec": 1}, true, "read Node n: "},
+		"and if it has no metadata": {map[string]any{"kind": "Node", "spec": 1}, true, "read Node <nil>: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var cluster Cluster
+			read, err := cluster.Add(c.object)
+			failed := ""
+			if err != nil {
+				failed = err.Error()
+			}
+			if read != c.read || !strings.HasPrefix(failed, c.fails) || (failed == "") != (c.fails == "") || len(cluster.Nodes) > 0 {
+				t.Errorf("read %v, want %v; error %q, want %q", read, c.read, failed, c.fails)
 			}
 		})
 	}

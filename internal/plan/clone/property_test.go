@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -92,6 +93,9 @@ func (p Plan) checkShape(t *testing.T) {
 	}
 	if p.Expand && !advanced || p.RestsReady && p.Reason != WaitForFirstConsumer || p.Then != "" && p.Strategy != Wait {
 		t.Errorf("the plan contradicts itself: %+v", p.answer())
+	}
+	if p.Expand != strings.Contains(p.Message, "is then grown") && advanced {
+		t.Errorf("the message doesn't say whether the clone grows: %s", p.Message)
 	}
 	if p.Strategy == HostAssisted && len(p.Trace) == 0 {
 		t.Errorf("a copy without a reason: %+v", p)

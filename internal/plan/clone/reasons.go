@@ -55,7 +55,6 @@ const (
 	UnreplicatedTarget    Reason = "UnreplicatedTarget"
 	TargetNotReachable    Reason = "TargetNotReachableFromEveryNode"
 	ConsumerNodeLacksData Reason = "ConsumerNodeLacksSourceData"
-	SourceIsSnapshot      Reason = "SourceIsSnapshot"
 
 	RemoteAccessAllowed Reason = "RemoteAccessAllowed"
 	SameDriver          Reason = "SameDriver"
@@ -90,7 +89,6 @@ func Glossary() []Entry {
 		{SourceInUse, wait, "a pod may write to the source"},
 		{WaitForFirstConsumer, wait, "the class makes volumes for their first consumer, and none has come. This is a state to rest in"},
 		{CopyRequested, copied, "the CDI resource or the class's StorageProfile asks for a copy, or for something that is no strategy"},
-		{SourceIsSnapshot, "passed over", "the source is a VolumeSnapshot, which a driver restores and does not clone"},
 		{DriverMismatch, copied, "the source's volume is another driver's than the class's, or its driver is not known"},
 		{NoCSIDriver, copied, "the class's provisioner is no CSI driver of this cluster"},
 		{SourceNotCSI, copied, "the source's volume was made without a CSI driver"},

@@ -13,7 +13,7 @@ type rule func(view, Strategy) (Reason, string)
 // too; the second is what it hangs on.
 func rules() []rule {
 	return []rule{
-		copyRequested, sourceIsSnapshot,
+		copyRequested,
 		driverMismatch, noCSIDriver, sourceNotCSI, volumeModeMismatch, noVolumeExpansion,
 		snapshotClassMissing, noSnapshotClass, quotaExceeded,
 		conflictingParameters, unreplicatedTarget, notReachable, consumerElsewhere,
@@ -30,13 +30,6 @@ func copyRequested(v view, _ Strategy) (Reason, string) {
 	default:
 		return CopyRequested, fmt.Sprintf("the %s asks for it", v.wish.from)
 	}
-}
-
-func sourceIsSnapshot(v view, s Strategy) (Reason, string) {
-	if s != CSIClone || v.source.kind != snapshotSource {
-		return "", ""
-	}
-	return SourceIsSnapshot, "the source is a VolumeSnapshot, which is restored, not cloned"
 }
 
 // driverMismatch: a driver knows its own volumes only.

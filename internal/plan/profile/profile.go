@@ -4,6 +4,7 @@ package profile
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -20,8 +21,14 @@ const (
 	UnrecognizedParameters = "UnrecognizedStorageClassParameters"
 )
 
+// Cluster is what a profile depends on besides its class.
+type Cluster struct {
+	// SnapshotDrivers are the drivers that VolumeSnapshotClasses exist of.
+	SnapshotDrivers []string
+}
+
 // Status is the status of the profile of a class. What the profile's spec sets wins over what is known of the driver.
-func Status(profile *cdiv1.StorageProfile, class *storagev1.StorageClass, now metav1.Time) cdiv1.StorageProfileStatus {
+func Status(profile *cdiv1.StorageProfile, class *storagev1.StorageClass, cluster Cluster, now metav1.Time) cdiv1.StorageProfileStatus {
 	known, reason := kindOf(class)
 	status := *profile.Status.DeepCopy()
 	status.StorageClass = &class.Name
@@ -30,26 +37,31 @@ func Status(profile *cdiv1.StorageProfile, class *storagev1.StorageClass, now me
 	if len(status.ClaimPropertySets) == 0 {
 		status.ClaimPropertySets = known.sets()
 	}
-	status.CloneStrategy = strategy(profile, class, known)
+	status.CloneStrategy = strategy(profile, class, known, cluster)
 	status.DataImportCronSourceFormat = profile.Spec.DataImportCronSourceFormat
 	status.SnapshotClass = profile.Spec.SnapshotClass
 	status.Conditions = []cdiv1.StorageProfileCondition{timed(recognized(class, reason, len(profile.Spec.ClaimPropertySets) > 0), status.Conditions, now)}
 	return status
 }
 
-// strategy is the wish for clones: the profile's, the class's, the driver's. Nil where nobody has one.
-func strategy(profile *cdiv1.StorageProfile, class *storagev1.StorageClass, known kind) *cdiv1.CDICloneStrategy {
-	if profile.Spec.CloneStrategy != nil {
+// strategy is the wish for clones: the profile's, the class's, the driver's; otherwise snapshot where the driver has a
+// VolumeSnapshotClass, and else copy.
+func strategy(profile *cdiv1.StorageProfile, class *storagev1.StorageClass, known kind, cluster Cluster) *cdiv1.CDICloneStrategy {
+	if profile.Spec.CloneStrategy != nil && *profile.Spec.CloneStrategy != "" {
 		return profile.Spec.CloneStrategy
 	}
 	switch s := cdiv1.CDICloneStrategy(class.Annotations[cdi.CloneStrategyAnnotation]); s {
 	case cdiv1.CloneStrategyHostAssisted, cdiv1.CloneStrategySnapshot, cdiv1.CloneStrategyCsiClone:
 		return &s
 	}
-	if known.clone != "" {
+	switch {
+	case known.clone != "":
 		return &known.clone
+	case slices.Contains(cluster.SnapshotDrivers, class.Provisioner):
+		return new(cdiv1.CloneStrategySnapshot)
+	default:
+		return new(cdiv1.CloneStrategyHostAssisted)
 	}
-	return nil
 }
 
 // Annotations are those that the profile of a class is made with: what is known of its driver and has no place in the status.

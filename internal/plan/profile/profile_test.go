@@ -33,6 +33,7 @@ func TestStatus(t *testing.T) {
 		parameters  map[string]string
 		annotations map[string]string
 		spec        cdiv1.StorageProfileSpec
+		cluster     Cluster
 		want        cdiv1.StorageProfileStatus
 	}{
 		"a known driver brings its modes and its way to clone": {
@@ -47,6 +48,7 @@ func TestStatus(t *testing.T) {
 			provisioner: "plain.csi.lab",
 			want: cdiv1.StorageProfileStatus{
 				ClaimPropertySets: []cdiv1.ClaimPropertySet{set(files, once)},
+				CloneStrategy:     new(cdiv1.CloneStrategyHostAssisted),
 				Conditions:        condition(corev1.ConditionFalse, Unrecognized, "provisioner plain.csi.lab is not known to vmdisk, so disks get ReadWriteOnce and Filesystem: if it can do better, set claimPropertySets in this profile's spec"),
 			},
 		},
@@ -63,6 +65,7 @@ func TestStatus(t *testing.T) {
 			provisioner: "csi.trident.netapp.io",
 			want: cdiv1.StorageProfileStatus{
 				ClaimPropertySets: []cdiv1.ClaimPropertySet{set(files, once)},
+				CloneStrategy:     new(cdiv1.CloneStrategyHostAssisted),
 				Conditions:        condition(corev1.ConditionFalse, UnrecognizedParameters, "the parameters of StorageClass c don't tell which kind of volume csi.trident.netapp.io makes, so disks get ReadWriteOnce and Filesystem: if it can do better, set claimPropertySets in this profile's spec"),
 			},
 		},
@@ -84,15 +87,26 @@ func TestStatus(t *testing.T) {
 				Conditions:        condition(corev1.ConditionTrue, Recognized, ""),
 			},
 		},
+		"a driver that nothing is known of, and that has a VolumeSnapshotClass, snapshots": {
+			provisioner: "plain.csi.lab",
+			annotations: map[string]string{cdi.CloneStrategyAnnotation: "cleverly"},
+			spec:        cdiv1.StorageProfileSpec{ClaimPropertySets: []cdiv1.ClaimPropertySet{set(block, many)}, CloneStrategy: new(cdiv1.CDICloneStrategy(""))},
+			cluster:     Cluster{SnapshotDrivers: []string{"other.csi.lab", "plain.csi.lab"}},
+			want: cdiv1.StorageProfileStatus{
+				ClaimPropertySets: []cdiv1.ClaimPropertySet{set(block, many)},
+				CloneStrategy:     new(cdiv1.CloneStrategySnapshot),
+				Conditions:        condition(corev1.ConditionFalse, Unrecognized, "provisioner plain.csi.lab is not known to vmdisk; the claimPropertySets of this profile's spec are used"),
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "c", Annotations: c.annotations}, Provisioner: c.provisioner, Parameters: c.parameters}
 			c.want.StorageClass, c.want.Provisioner = &class.Name, &class.Provisioner
-			got := Status(&cdiv1.StorageProfile{Spec: c.spec}, class, now)
+			got := Status(&cdiv1.StorageProfile{Spec: c.spec}, class, c.cluster, now)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
-			again := Status(&cdiv1.StorageProfile{Spec: c.spec, Status: got}, class, metav1.Time{Time: now.Add(time.Hour)})
+			again := Status(&cdiv1.StorageProfile{Spec: c.spec, Status: got}, class, c.cluster, metav1.Time{Time: now.Add(time.Hour)})
 			if diff := cmp.Diff(got, again); diff != "" {
 				t.Errorf("an hour later nothing has changed, and yet: %s", diff)
 			}
@@ -133,7 +147,7 @@ func TestWhatParametersTell(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			class := &storagev1.StorageClass{Provisioner: c.provisioner, Parameters: map[string]string{c.key: c.value}}
-			sets := Status(&cdiv1.StorageProfile{}, class, metav1.Time{}).ClaimPropertySets
+			sets := Status(&cdiv1.StorageProfile{}, class, Cluster{}, metav1.Time{}).ClaimPropertySets
 			got := told{sets[0].AccessModes[0], *sets[0].VolumeMode, len(sets), Annotations(class)[cdi.MinimumClaimSize]}
 			if got != c.want {
 				t.Errorf("got %v, want %v", got, c.want)
