@@ -34,6 +34,10 @@ func (s server) testAccess(t *testing.T) {
 		a.Subresource = subresource
 		return a
 	}
+	named := func(a authorizationv1.ResourceAttributes, name string) authorizationv1.ResourceAttributes {
+		a.Name = name
+		return a
+	}
 	tests := map[string]struct {
 		who  who
 		does authorizationv1.ResourceAttributes
@@ -68,6 +72,14 @@ func (s server) testAccess(t *testing.T) {
 		"the controller reads no Secret of a tenant":             {controller, in("t", "get", "", "secrets"), false},
 		"the controller lists no Secrets":                        {controller, in("", "list", "", "secrets"), false},
 		"the controller reads no Secret of its own namespace":    {controller, in("vmdisk", "get", "", "secrets"), false},
+		"the controller reads its certificate":                   {controller, named(in("vmdisk", "get", "", "secrets"), "vmdisk-webhooks"), true},
+		"the controller renews its certificate":                  {controller, named(in("vmdisk", "update", "", "secrets"), "vmdisk-webhooks"), true},
+		"the controller makes its certificate":                   {controller, in("vmdisk", "create", "", "secrets"), true},
+		"the controller makes no Secret of a tenant":             {controller, in("t", "create", "", "secrets"), false},
+		"the controller keeps the trust in its certificate":      {controller, named(in("", "patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations"), "vmdisk"), true},
+		"the controller changes no other webhooks":               {controller, named(in("", "patch", "admissionregistration.k8s.io", "validatingwebhookconfigurations"), "other"), false},
+		"the controller sees where an image is":                  {controller, in("", "watch", "", "persistentvolumes"), true},
+		"the controller changes no node":                         {controller, in("", "patch", "", "nodes"), false},
 		"the controller reads no ConfigMap of a tenant":          {controller, in("t", "get", "", "configmaps"), false},
 		"the controller makes no token":                          {controller, of(in("t", "create", "", "serviceaccounts"), "token"), false},
 		"any user reads the CDIConfig":                           {stranger, in("", "get", "cdi.kubevirt.io", "cdiconfigs"), true},

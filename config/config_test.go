@@ -52,8 +52,10 @@ func TestTheInstallationHoldsWhatItShouldInTheOrderOfApplying(t *testing.T) {
 				"ClusterRoleBinding cdi.kubevirt.io:config-reader",
 				"Deployment vmdisk/vmdisk-controller",
 				"Service vmdisk/vmdisk-controller-metrics",
+				"Service vmdisk/vmdisk-webhooks",
 				"CDI cdi",
 				"CDIConfig config",
+				"ValidatingWebhookConfiguration vmdisk",
 			},
 		},
 	}

@@ -14,7 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"vmdisk.io/vmdisk/internal/admission"
 	"vmdisk.io/vmdisk/internal/controllers"
+	"vmdisk.io/vmdisk/internal/plan/clone"
 	"vmdisk.io/vmdisk/internal/pod"
 )
 
@@ -27,6 +29,10 @@ type controllerOptions struct {
 	leaderElection bool
 	metricsAddress string
 	probeAddress   string
+	webhookPort    int
+	engine         string
+	crossClass     string
+	images         clone.Options
 }
 
 // The leader's lease. An API server or a node that stalls for half a minute doesn't cost the leader its place; a leader that ends in
@@ -49,10 +55,15 @@ func newControllerCommand() *cobra.Command {
 	f.StringVar(&o.workerImage, "worker-image", "", "image of the worker pods, which is vmdisk's own (required)")
 	f.StringVar(&o.pullPolicy, "worker-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
 	f.StringVar(&o.defaultClass, "default-storage-class", "", "StorageClass of a VMDisk that names none; empty: the cluster's default for virtual machines, else its default")
-	f.StringVar(&o.namespace, "namespace", "vmdisk", "namespace of the leader's lease")
+	f.StringVar(&o.namespace, "namespace", "vmdisk", "the controller's own namespace, with the leader's lease and the webhooks' Service and Secret")
 	f.BoolVar(&o.leaderElection, "leader-election", true, "let only one of several controllers act")
 	f.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 turns it off")
 	f.StringVar(&o.probeAddress, "probe-address", ":8081", "address of /healthz and /readyz")
+	f.IntVar(&o.webhookPort, "webhook-port", 9443, "port that the API server's questions come to")
+	f.StringVar(&o.engine, "engine", string(clone.EngineVMDisk), "who makes the disks of DataVolumes: vmdisk, or cdi, which must be installed then")
+	f.StringVar(&o.crossClass, "cross-class-clone", "copy", "what becomes of a new VMDisk whose clone may never bind: copy with a warning, or refuse; with --engine=cdi always refuse")
+	f.StringVar(&o.images.ImageNamespace, "image-namespace", "vmdisk-images", "namespace of the golden images; in Cozystack cozy-public")
+	f.StringVar(&o.images.ImagePrefix, "image-prefix", "", "what comes before an image's name in the name of its claim; in Cozystack vm-default-images-")
 	return cmd
 }
 
@@ -65,6 +76,12 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if o.workerImage == "" {
 		return fmt.Errorf("--worker-image is missing: set it to this container's own image")
 	}
+	policy, err := clone.NewPolicy(o.engine, o.crossClass)
+	if err != nil {
+		return err
+	}
+	o.images.Policy = policy
+	webhooks := admission.New(admission.Options{Namespace: o.namespace, Port: o.webhookPort, Plan: o.images})
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, nil)))
 	scheme, err := controllers.Scheme()
 	if err != nil {
@@ -76,7 +93,8 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
-		Cache:                         controllers.Cached(),
+		Cache:                         webhooks.Cached(controllers.Cached()),
+		WebhookServer:                 webhooks.Server(),
 		LeaderElection:                o.leaderElection,
 		LeaderElectionID:              "vmdisk-controller",
 		LeaderElectionNamespace:       o.namespace,
@@ -90,13 +108,14 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return fmt.Errorf("prepare the manager: %w", err)
 	}
-	return startController(ctx, mgr, controllers.Options{
+	return startController(ctx, mgr, webhooks, controllers.Options{
 		Worker:       pod.Settings{Image: o.workerImage, PullPolicy: corev1.PullPolicy(o.pullPolicy)},
 		DefaultClass: o.defaultClass,
+		Engine:       policy.Engine,
 	})
 }
 
-func startController(ctx context.Context, mgr ctrl.Manager, o controllers.Options) error {
+func startController(ctx context.Context, mgr ctrl.Manager, webhooks *admission.Webhooks, o controllers.Options) error {
 	if err := controllers.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return fmt.Errorf("index the cache: %w", err)
 	}
@@ -108,6 +127,12 @@ func startController(ctx context.Context, mgr ctrl.Manager, o controllers.Option
 		if err := c.Setup(mgr); err != nil {
 			return fmt.Errorf("set up %T: %w", c, err)
 		}
+	}
+	if err := webhooks.Setup(ctx, mgr); err != nil {
+		return fmt.Errorf("set up the webhooks: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("webhooks", webhooks.Ready); err != nil {
+		return fmt.Errorf("add readiness check: %w", err)
 	}
 	for _, add := range []func(string, healthz.Checker) error{mgr.AddHealthzCheck, mgr.AddReadyzCheck} {
 		if err := add("ping", healthz.Ping); err != nil {

@@ -23,7 +23,7 @@ func writePlan(out io.Writer, r clone.Request, cluster clone.Cluster, o clone.Op
 		fmt.Fprintf(&b, "\nWere it made now: %s (%s)\n  %s.\n", headline(plan), plan.Reason, sentence(plan.Message))
 	}
 	details(&b, plan)
-	admission(&b, plan, o.Policy)
+	writeAdmission(&b, plan, o.Policy)
 	section(&b, "It rests on", len(plan.Facts), func(i int) string {
 		return fmt.Sprintf("%-9s %s", plan.Facts[i].Name, plan.Facts[i].Text)
 	})
@@ -68,8 +68,8 @@ func details(b *strings.Builder, p clone.Plan) {
 	})
 }
 
-// admission is what the API server answers when the disk is created, here and where the policy is the other one.
-func admission(b *strings.Builder, p clone.Plan, policy clone.Policy) {
+// writeAdmission prints what the API server answers when the disk is created, here and where the policy is the other one.
+func writeAdmission(b *strings.Builder, p clone.Plan, policy clone.Policy) {
 	if policy.Engine == clone.EngineCDI && p.Strategy != clone.Reject {
 		fmt.Fprint(b, "\nWith --engine=cdi CDI makes the disk: this is what vmdisk would do, and CDI falls back in fewer cases.\n")
 	}

@@ -22,6 +22,7 @@ import (
 	"vmdisk.io/vmdisk/internal/controllers/storageprofile"
 	"vmdisk.io/vmdisk/internal/controllers/vmdisk"
 	"vmdisk.io/vmdisk/internal/kube"
+	"vmdisk.io/vmdisk/internal/plan/clone"
 	"vmdisk.io/vmdisk/internal/pod"
 )
 
@@ -31,6 +32,8 @@ type Options struct {
 	Worker pod.Settings
 	// DefaultClass is the class of a VMDisk that names none; empty: the cluster's own default.
 	DefaultClass string
+	// Engine makes the disks of DataVolumes. Where it is CDI, what CDI serves is left to it.
+	Engine clone.Engine
 }
 
 // Controller is one of the controllers.
@@ -46,8 +49,12 @@ func All(mgr ctrl.Manager, o Options) ([]Controller, error) {
 	}
 	writer := kube.NewWriter(mgr.GetClient(), mgr.GetEventRecorder("vmdisk"))
 	reader := mgr.GetCache()
+	disks := &vmdisk.Reconciler{Reader: reader, Writer: writer, DefaultClass: o.DefaultClass, Now: time.Now}
+	if o.Engine == clone.EngineCDI {
+		return []Controller{disks}, nil
+	}
 	return []Controller{
-		&vmdisk.Reconciler{Reader: reader, Writer: writer, DefaultClass: o.DefaultClass, Now: time.Now},
+		disks,
 		&datavolume.Reconciler{Reader: reader, Writer: writer, Progress: datavolume.ReadProgress(pods), Settings: o.Worker, Now: time.Now},
 		&storageprofile.Reconciler{Reader: reader, Snapshots: mgr.GetAPIReader(), Writer: writer, Now: time.Now},
 		&cdiconfig.Reconciler{Reader: reader, Writer: writer},

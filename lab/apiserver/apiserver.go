@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -18,7 +20,7 @@ import (
 	"vmdisk.io/vmdisk/lab/deploy"
 )
 
-// Start starts an API server and returns the administrator's access to it; the test's end stops it. The programs are the
+// Start starts an API server, without vmdisk's webhooks, and returns the administrator's access to it; the test's end stops it. The programs are the
 // lab's own. Where they are missing, Start builds them, which needs root and about a quarter of an hour, more than go
 // test's default of 10 minutes: make test-apiserver, or go test -timeout 45m.
 func Start(t testing.TB) *rest.Config {
@@ -29,7 +31,21 @@ func Start(t testing.TB) *rest.Config {
 	if err := deploy.Apply(ctx, access, config.DefaultImage); err != nil {
 		t.Fatalf("install vmdisk's kinds and objects: %v", err)
 	}
+	forgetWebhooks(ctx, t, access)
 	return access
+}
+
+// forgetWebhooks makes the API server not ask vmdisk, which no Service leads to here. A test of the webhooks brings its own.
+func forgetWebhooks(ctx context.Context, t testing.TB, access *rest.Config) {
+	t.Helper()
+	c, err := kubernetes.NewForConfig(access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := c.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	if err := all.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatalf("delete vmdisk's webhooks: %v", err)
+	}
 }
 
 // StartEmpty is Start without vmdisk's kinds and objects. It also returns the path of a kubeconfig for the same access.
