@@ -10,8 +10,10 @@ import (
 // place in the image. It is small, since many are remembered.
 type block uint64
 
-func (b block) number() int64 { return int64(b & (1<<32 - 1)) }
-func (b block) offset() int64 { return int64(b>>32) * sector }
+const numberBits = 32
+
+func (b block) number() int64 { return int64(b & (1<<numberBits - 1)) }
+func (b block) offset() int64 { return int64(b>>numberBits) * sector }
 
 // stored is how many bytes of a block belong to the disk, which may end within it.
 func (h header) stored(b block) int64 {
