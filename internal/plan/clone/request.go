@@ -46,7 +46,7 @@ func (r Request) String() string { return r.Kind + " " + r.Namespace + "/" + r.N
 // OfDisk is what a VMDisk asks for.
 func OfDisk(disk v1alpha1.VMDisk, cluster Cluster, options Options) Request {
 	r := Request{Kind: "VMDisk", Namespace: disk.Namespace, Name: disk.Name}
-	r.BindImmediately = disk.Spec.BindImmediately == nil || *disk.Spec.BindImmediately
+	r.BindImmediately = disk.Spec.Immediate()
 	r.Spec.Storage = &cdiv1.StorageSpec{}
 	if disk.Spec.Storage != nil {
 		r.Spec.Storage.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *disk.Spec.Storage}
