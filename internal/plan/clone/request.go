@@ -1,6 +1,8 @@
 package clone
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -51,8 +53,8 @@ func OfDisk(disk v1alpha1.VMDisk, cluster Cluster, options Options) Request {
 	if disk.Spec.Storage != nil {
 		r.Spec.Storage.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *disk.Spec.Storage}
 	}
-	if disk.Spec.StorageClass != "" {
-		r.Spec.Storage.StorageClassName = &disk.Spec.StorageClass
+	if class := cmp.Or(disk.Spec.StorageClass, options.DefaultClass); class != "" {
+		r.Spec.Storage.StorageClassName = &class
 	}
 	switch s := disk.Spec.Source; {
 	case s == nil:
