@@ -216,7 +216,18 @@ func TestWhatCannotBeGoneOnFromStartsOver(t *testing.T) {
 			if test.change != nil {
 				test.change(last, &j, disk)
 			}
+			var told []string
+			j.Resumed = func(at int64, startsOver string) error {
+				told = append(told, startsOver)
+				if at != 0 {
+					t.Errorf("it goes on at %d", at)
+				}
+				return nil
+			}
 			report, err := Run(t.Context(), j)
+			if diff := cmp.Diff([]string{test.want}, told); diff != "" {
+				t.Errorf("whoever keeps the checkpoint was told otherwise: %s", diff)
+			}
 			var mismatch *stream.ChecksumError
 			if name == "it is longer now" {
 				if !errors.As(err, &mismatch) {

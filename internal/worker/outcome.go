@@ -22,6 +22,8 @@ const (
 
 	checksumMismatch = "ChecksumMismatch"
 	interrupted      = "Interrupted"
+	startsOver       = "StartsOver"
+	stalledReason    = "Stalled"
 	invalidJob       = "InvalidJob"
 	internalError    = "InternalError"
 )
@@ -34,6 +36,8 @@ func judge(ctx context.Context, err error, stderr io.Writer) job.Result {
 		from     *source.Error
 		to       *target.Error
 		spec     *brokenError
+		over     *startsOverError
+		stalled  *stalledError
 		panic    *transfer.Panic
 	)
 	switch {
@@ -41,6 +45,10 @@ func judge(ctx context.Context, err error, stderr io.Writer) job.Result {
 		return job.Result{Outcome: job.Succeeded}
 	case errors.As(err, &panic):
 		return panicked(panic, stderr)
+	case errors.As(err, &stalled):
+		return job.Result{Outcome: job.TargetFailed, Reason: stalledReason, Message: stalled.Error()}
+	case errors.As(err, &over):
+		return job.Result{Outcome: job.Interrupted, Reason: startsOver, Message: "the import starts over: " + over.why, StartsOver: over.why}
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return job.Result{Outcome: job.Interrupted, Reason: interrupted, Message: "the worker was told to stop before it was done"}
 	case errors.As(err, &checksum):
