@@ -26,6 +26,9 @@ type planOptions struct {
 	stdout     io.Writer
 }
 
+// defaultClassHelp is the help of a flag that the controller and the plan must be given alike.
+const defaultClassHelp = "StorageClass of a VMDisk that names none; empty: the cluster's default for virtual machines, else its default"
+
 const planHelp = `Say how a disk is or would be made from another volume, and why: by the driver's clone, by a snapshot or by a copy,
 what it waits for, or why it can't be made. docs/clone.md explains the reasons.
 
@@ -65,6 +68,7 @@ func newPlanCommand() *cobra.Command {
 	f.StringVar(&o.crossClass, "cross-class-clone", "copy", "what becomes of a disk whose clone may never bind: copy, or refuse; with --engine=cdi always refuse")
 	f.StringVar(&o.ImageNamespace, "image-namespace", "vmdisk-images", "namespace of the golden images; in Cozystack cozy-public")
 	f.StringVar(&o.ImagePrefix, "image-prefix", "", "what comes before an image's name in the name of its claim; in Cozystack vm-default-images-")
+	f.StringVar(&o.DefaultClass, "default-storage-class", "", defaultClassHelp)
 	f.StringVar(&o.SelectedNode, "selected-node", "", "node that the disk's consumer runs on")
 	f.StringSliceVar(&o.SourceNodes, "source-nodes", nil, "nodes that hold the source's data, where its volume doesn't say: in LINSTOR, those with a diskful replica")
 	f.BoolVar(&o.NoSnapshotAPI, "no-snapshot-api", false, "with -f: the cluster doesn't serve VolumeSnapshots")

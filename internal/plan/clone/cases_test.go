@@ -69,6 +69,8 @@ func (e example) options(t testing.TB) Options {
 			o.ImageNamespace = value
 		case "--image-prefix":
 			o.ImagePrefix = value
+		case "--default-storage-class":
+			o.DefaultClass = value
 		case "--selected-node":
 			o.SelectedNode = value
 		case "--source-nodes":

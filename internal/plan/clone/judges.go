@@ -71,16 +71,16 @@ func smallerThanSource(v view) *Plan {
 	if asked == 0 {
 		return nil
 	}
+	has := v.source.diskBytes
 	// A claim that is written out has room for less than its size where it has a filesystem, and is compared as a claim.
 	if v.request.Spec.PVC != nil && v.source.claim != nil {
 		q := v.source.claim.Spec.Resources.Requests[corev1.ResourceStorage]
-		if asked >= q.Value() {
-			return nil
-		}
-	} else if asked >= v.source.diskBytes {
+		has = q.Value()
+	}
+	if asked >= has {
 		return nil
 	}
-	return reject(TargetSmallerThanSource, "the disk is to have %s, and its source, %s, has %s: ask for at least that", quantity(asked), v.source, quantity(v.source.diskBytes))
+	return reject(TargetSmallerThanSource, "the disk is to have %s, and its source, %s, has %s: ask for at least that", quantity(asked), v.source, quantity(has))
 }
 
 // profileIncomplete: without the modes of the class's volumes there is no claim to make.

@@ -69,6 +69,11 @@ func variants() map[string]variant {
 				{"  name: local\nprovisioner", "  name: local\n  annotations: {storageclass.kubevirt.io/is-default-virt-class: 'true', storageclass.kubernetes.io/is-default-class: 'true'}\nprovisioner"}},
 			want: answer{Strategy: HostAssisted, Reason: TargetNotReachable, StorageClass: "local"}},
 
+		"the controller's default class is compared like a named one": {base: "R1-01", changes: []change{{"  storageClass: local\n", ""}},
+			args: []string{"--default-storage-class=local"}, refusal: RemoteAccess, want: copied(TargetNotReachable)},
+		"a disk's own class counts before the controller's default": {base: "R1-01", args: []string{"--default-storage-class=replicated"},
+			refusal: RemoteAccess, want: copied(TargetNotReachable)},
+
 		// What is wished for.
 		"a word that is no strategy is a copy": {base: "R1-01", changes: []change{{"cloneStrategyOverride: csi-clone", "cloneStrategyOverride: clever"}}, want: copied(CopyRequested)},
 		"of two CDI resources the one that is not in error counts": {base: "R1-01", add: "apiVersion: cdi.kubevirt.io/v1beta1\nkind: CDI\nmetadata: {name: old}\nspec: {cloneStrategyOverride: copy}\nstatus: {phase: Error}",
