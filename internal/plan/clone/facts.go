@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"vmdisk.io/vmdisk/internal/plan/volume"
 )
 
 // Fact is something that a plan rests on.
@@ -18,7 +20,7 @@ func (v view) facts() []Fact {
 	if v.class != nil {
 		facts = append(facts, Fact{"class", v.classFact()})
 		if v.targetErr == nil {
-			facts = append(facts, Fact{"claim", fmt.Sprintf("%s, %s", quantity(v.targetBytes()), modeOf(v.target.Claim.VolumeMode))})
+			facts = append(facts, Fact{"claim", fmt.Sprintf("%s, %s", quantity(v.targetBytes()), volume.Mode(v.target.Claim.VolumeMode))})
 		}
 		if v.source.kind != noSource {
 			facts = append(facts, Fact{"wish", v.wishFact()})

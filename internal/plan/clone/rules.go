@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"vmdisk.io/vmdisk/internal/plan/volume"
 )
 
 // rule says why a strategy can't be taken; the empty reason: it doesn't mind. Each may rely on those before it.
@@ -61,7 +63,7 @@ func sourceNotCSI(v view, _ Strategy) (Reason, string) {
 
 // volumeModeMismatch: an unset mode is Filesystem.
 func volumeModeMismatch(v view, _ Strategy) (Reason, string) {
-	target := modeOf(v.target.Claim.VolumeMode)
+	target := volume.Mode(v.target.Claim.VolumeMode)
 	if v.source.mode == target {
 		return "", ""
 	}
