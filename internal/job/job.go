@@ -107,6 +107,9 @@ const (
 	Broken Outcome = "Broken"
 )
 
+// InternalError is the Reason of a worker that failed by a fault of its own.
+const InternalError = "InternalError"
+
 // Result is everything that a worker has to say at its end.
 type Result struct {
 	Version int     `json:"version"`

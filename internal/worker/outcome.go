@@ -25,7 +25,6 @@ const (
 	startsOver       = "StartsOver"
 	stalledReason    = "Stalled"
 	invalidJob       = "InvalidJob"
-	internalError    = "InternalError"
 )
 
 // judge turns the error of a transfer into what the control plane is told.
@@ -62,7 +61,7 @@ func judge(ctx context.Context, err error, stderr io.Writer) job.Result {
 	case errors.As(err, &spec):
 		return job.Result{Outcome: job.Broken, Reason: invalidJob, Message: spec.message}
 	default:
-		return job.Result{Outcome: job.Broken, Reason: internalError, Message: err.Error()}
+		return job.Result{Outcome: job.Broken, Reason: job.InternalError, Message: err.Error()}
 	}
 }
 
@@ -83,5 +82,5 @@ func judgeSource(e *source.Error) job.Result {
 // panicked is the result of a panic. The stack is for the log: it is too long for a person who made a disk.
 func panicked(p *transfer.Panic, stderr io.Writer) job.Result {
 	_, _ = fmt.Fprintf(stderr, "%v\n%s\n", p, p.Stack) // there is nobody else to tell
-	return job.Result{Outcome: job.Broken, Reason: internalError, Message: fmt.Sprintf("the worker failed by a fault of its own (%v): please report it, with this worker's log", p)}
+	return job.Result{Outcome: job.Broken, Reason: job.InternalError, Message: fmt.Sprintf("the worker failed by a fault of its own (%v): please report it, with this worker's log", p)}
 }
