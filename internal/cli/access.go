@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"vmdisk.io/vmdisk/internal/controllers"
+	"vmdisk.io/vmdisk/internal/kube"
 )
 
 // access is how a command for people reaches a cluster: as kubectl would.
@@ -30,6 +31,7 @@ func (a *access) flags(cmd *cobra.Command) {
 type connected struct {
 	reader client.Reader
 	pods   corev1client.PodsGetter
+	writer *kube.Writer // tells no events
 }
 
 // connect finds the cluster and the namespace. It reads nothing from the cluster yet.
@@ -58,5 +60,5 @@ func (a *access) connect() (connected, error) {
 	if err != nil {
 		return connected{}, fmt.Errorf("reach the cluster: %w", err)
 	}
-	return connected{reader, pods}, nil
+	return connected{reader, pods, kube.NewWriter(reader, nil)}, nil
 }
