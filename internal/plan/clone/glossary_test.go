@@ -41,7 +41,7 @@ func glossary() []entry {
 		{VolumeModeMismatch, copied, "one volume is a block device, and the other has a filesystem"},
 		{NoVolumeExpansion, copied, "a clone is as large as its source, and the class does not let it grow to the disk's size"},
 		{NoVolumeSnapshotClass, copied, "no VolumeSnapshotClass serves: there is none of the driver, or the one that both profiles name is another driver's"},
-		{QuotaExceeded, copied, "a quota has no room for a VolumeSnapshot in the source's namespace"},
+		{QuotaExceeded, wait + ", " + copied, "a quota has no room: for a VolumeSnapshot in the source's namespace, so that the disk is copied; or for the disk's claim, or for the claim that stands for it in the source's namespace while it is made, so that the disk waits"},
 		{ConflictingParameters, copied, "two spellings of one LINSTOR parameter disagree, and linstor-csi takes either at random"},
 		{UnreplicatedTarget, copied, "LINSTOR would clone onto each node that holds the source, and without DRBD or NVMe these would be independent copies"},
 		{TargetNotReachable, copied, "the clone could be used only from where the source's data is, and that is not known, or not known to be where its consumer runs"},

@@ -3,8 +3,6 @@ package clone
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"vmdisk.io/vmdisk/internal/plan/volume"
 )
 
@@ -91,22 +89,6 @@ func noSnapshotClass(v view, s Strategy) (Reason, string) {
 		return "", ""
 	}
 	return NoVolumeSnapshotClass, v.snapshotClass.why
-}
-
-// quotaExceeded: the snapshot is made in the source's namespace, and counts there.
-func quotaExceeded(v view, s Strategy) (Reason, string) {
-	if s != Snapshot || v.source.kind == snapshotSource {
-		return "", ""
-	}
-	const counted corev1.ResourceName = "count/volumesnapshots.snapshot.storage.k8s.io"
-	for _, q := range v.cluster.Quotas {
-		hard, limited := q.Spec.Hard[counted]
-		used := q.Status.Used[counted]
-		if q.Namespace == v.source.Namespace && limited && used.Value() >= hard.Value() {
-			return QuotaExceeded, fmt.Sprintf("quota %s in namespace %s allows %s VolumeSnapshots, and %s are used", q.Name, q.Namespace, hard.String(), used.String())
-		}
-	}
-	return "", ""
 }
 
 func conflictingParameters(v view, _ Strategy) (Reason, string) {
