@@ -6,6 +6,8 @@ const (
 	MemoryAnnotation = "vmdisk.io/memory"
 	// OpticalAnnotation on a DataVolume, "true": present the disk as a CD-ROM.
 	OpticalAnnotation = "vm-disk.cozystack.io/optical"
+	// RetryAnnotation on a VMDisk or a DataVolume: each new value asks once for a try now, also after Failed.
+	RetryAnnotation = "vmdisk.io/retry"
 	// AttemptLabel on a worker: which attempt it is, from 1.
 	AttemptLabel = "vmdisk.io/attempt"
 )

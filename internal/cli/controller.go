@@ -29,6 +29,7 @@ type controllerOptions struct {
 	metricsAddress string
 	probeAddress   string
 	webhookPort    int
+	patience       time.Duration
 	engine         string
 	crossClass     string
 	images         clone.Options
@@ -41,6 +42,9 @@ const (
 	renewDeadline = 30 * time.Second
 	renewEvery    = 5 * time.Second
 )
+
+// shortestPatience is longer than a worker's own with a silent source, whose error says more.
+const shortestPatience = 2 * time.Minute
 
 func newControllerCommand() *cobra.Command {
 	var o controllerOptions
@@ -59,6 +63,7 @@ func newControllerCommand() *cobra.Command {
 	f.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 turns it off")
 	f.StringVar(&o.probeAddress, "probe-address", ":8081", "address of /healthz and /readyz")
 	f.IntVar(&o.webhookPort, "webhook-port", 9443, "port that the API server's questions come to")
+	f.DurationVar(&o.patience, "worker-patience", 10*time.Minute, "how long nothing may move in a worker, neither from its source nor to its volume, before it is ended and the disk is tried again; 0: for ever")
 	f.StringVar(&o.engine, "engine", string(clone.EngineVMDisk), "who makes the disks of DataVolumes: vmdisk, or cdi, which must be installed then")
 	f.StringVar(&o.crossClass, "cross-class-clone", "copy", "what becomes of a new VMDisk whose clone may never bind: copy with a warning, or refuse; with --engine=cdi always refuse")
 	f.StringVar(&o.images.ImageNamespace, "image-namespace", "vmdisk-images", "namespace of the golden images; in Cozystack cozy-public")
@@ -71,6 +76,9 @@ func runController(ctx context.Context, o controllerOptions) error {
 	case corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
 	default:
 		return fmt.Errorf("--worker-image-pull-policy is %q: set it to Always, IfNotPresent or Never", o.pullPolicy)
+	}
+	if o.patience != 0 && o.patience < shortestPatience {
+		return fmt.Errorf("--worker-patience is %s: set it to 0, or to at least %s, since a source may be silent for a minute", o.patience, shortestPatience)
 	}
 	if o.workerImage == "" {
 		return fmt.Errorf("--worker-image is missing: set it to this container's own image")
@@ -108,7 +116,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 		return fmt.Errorf("prepare the manager: %w", err)
 	}
 	return startController(ctx, mgr, webhooks, controllers.Options{
-		Worker:       pod.Settings{Image: o.workerImage, PullPolicy: corev1.PullPolicy(o.pullPolicy)},
+		Worker:       pod.Settings{Image: o.workerImage, PullPolicy: corev1.PullPolicy(o.pullPolicy), Patience: o.patience},
 		DefaultClass: o.images.DefaultClass,
 		Engine:       policy.Engine,
 	})

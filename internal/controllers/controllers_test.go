@@ -160,6 +160,7 @@ func TestControllers(t *testing.T) {
 		until(p, named(&cdiv1.CDIConfig{}, "", "config"), "new config", func(c *cdiv1.CDIConfig) bool { return c.UID != before && c.Status.FilesystemOverhead != nil })
 	})
 	t.Run("a disk is made, filled and ready", func(t *testing.T) { importADisk(plane{p.Client, t}) })
+	t.Run("a disk that failed is tried again when somebody asks", func(t *testing.T) { retryAFailedDisk(plane{p.Client, t}) })
 	t.Run("a quota's refusal is told, and room lets the disk go on", func(t *testing.T) { waitForQuota(plane{p.Client, t}) })
 }
 

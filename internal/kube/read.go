@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"vmdisk.io/vmdisk/internal/job"
+	"vmdisk.io/vmdisk/internal/plan/populate"
 	"vmdisk.io/vmdisk/internal/pod"
 )
 
@@ -34,30 +36,43 @@ func Find[T any, P Object[T]](ctx context.Context, from client.Reader, key types
 	return o, nil
 }
 
-// Progress reads the last progress line of a worker's log; nil where there is none yet.
-type Progress func(ctx context.Context, worker *corev1.Pod) *job.Progress
+// Log reads the end of a worker's log; nil where it can't be read.
+type Log func(ctx context.Context, worker *corev1.Pod) *populate.Log
 
-// ReadProgress reads a worker's progress from the end of its log, through the API server. A log that can't be read just now
-// is no progress, not an error: the disk is being filled all the same.
-func ReadProgress(pods corev1client.PodsGetter) Progress {
-	const lines, most, patience = 5, 8 << 10, 5 * time.Second
-	return func(ctx context.Context, worker *corev1.Pod) *job.Progress {
+// ReadLog reads the end of a worker's log, through the API server. A log that can't be read just now is no error: the disk is being filled
+// all the same. Behind the last words of a worker that broke may stand a stack, so more is read of one that has ended.
+func ReadLog(pods corev1client.PodsGetter) Log {
+	const lines, more, patience = 5, 500, 5 * time.Second
+	return func(ctx context.Context, worker *corev1.Pod) *populate.Log {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		log, err := pods.Pods(worker.Namespace).GetLogs(worker.Name, &corev1.PodLogOptions{
-			Container: pod.Container,
-			TailLines: new(int64(lines)),
-		}).Stream(ctx)
+		o := &corev1.PodLogOptions{Container: pod.Container, Timestamps: true, TailLines: new(int64(lines))}
+		if worker.Status.Phase != corev1.PodRunning {
+			o.TailLines = new(int64(more))
+		}
+		log, err := pods.Pods(worker.Namespace).GetLogs(worker.Name, o).Stream(ctx)
 		if err != nil {
 			return nil
 		}
 		defer log.Close()
-		var last *job.Progress
-		for scan := bufio.NewScanner(io.LimitReader(log, most)); scan.Scan(); {
-			if p, ok := job.ParseProgress(scan.Text()); ok {
-				last = &p
-			}
-		}
-		return last
+		return lastOf(log)
 	}
+}
+
+// mostLog is how much of a log is looked at, in bytes.
+const mostLog = 256 << 10
+
+// lastOf is the last progress in a log whose lines begin with the time at which they were written, and that of the last line.
+func lastOf(log io.Reader) *populate.Log {
+	last := &populate.Log{}
+	for scan := bufio.NewScanner(io.LimitReader(log, mostLog)); scan.Scan(); {
+		at, line, _ := strings.Cut(scan.Text(), " ")
+		if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
+			last.At = t
+		}
+		if p, ok := job.ParseProgress(line); ok {
+			last.Progress = p
+		}
+	}
+	return last
 }

@@ -26,9 +26,9 @@ import (
 
 // Reconciler reconciles DataVolumes.
 type Reconciler struct {
-	Reader   client.Reader
-	Writer   *kube.Writer
-	Progress kube.Progress
+	Reader client.Reader
+	Writer *kube.Writer
+	Log    kube.Log
 	// Settings are the installation's; the placement is added from the CDI object.
 	Settings pod.Settings
 	Now      func() time.Time

@@ -52,11 +52,22 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (pop
 	if w.Warnings, err = r.warnings(ctx, w.Claim, w.Worker); err != nil {
 		return w, err
 	}
-	if w.Worker != nil && w.Worker.Status.Phase == corev1.PodRunning {
-		w.Progress = r.Progress(ctx, w.Worker)
+	return w, r.observeWork(ctx, &w)
+}
+
+// observeWork reads what the worker is doing.
+func (r *Reconciler) observeWork(ctx context.Context, w *populate.World) (err error) {
+	if w.Worker == nil {
+		return nil
+	}
+	if w.Node, err = kube.Find[corev1.Node](ctx, r.Reader, types.NamespacedName{Name: w.Worker.Spec.NodeName}); err != nil {
+		return err
+	}
+	if w.WantsLog() {
+		w.Log = r.Log(ctx, w.Worker)
 		w.Active, err = r.active(ctx)
 	}
-	return w, err
+	return err
 }
 
 // cluster reads what claims are judged against. The configuration counts from the moment that it is in the CDI object.

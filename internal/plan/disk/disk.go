@@ -258,6 +258,9 @@ func (w World) annotations() map[string]string {
 	if w.Disk.Spec.Optical {
 		told[v1alpha1.OpticalAnnotation] = "true"
 	}
+	if wish := w.Disk.Annotations[v1alpha1.RetryAnnotation]; wish != "" {
+		told[v1alpha1.RetryAnnotation] = wish
+	}
 	return told
 }
 
