@@ -149,6 +149,10 @@ func arguments(names ...string) cobra.PositionalArgs {
 		if len(args) == len(names) {
 			return nil
 		}
-		return usage("%s takes %s, and got %d arguments: see '%s --help'", cmd.CommandPath(), strings.Join(names, " and "), len(args), cmd.CommandPath())
+		wanted := strings.Join(names, " and ")
+		if wanted == "" {
+			wanted = "nothing"
+		}
+		return usage("%s takes %s, and got %d arguments: see '%s --help'", cmd.CommandPath(), wanted, len(args), cmd.CommandPath())
 	}
 }

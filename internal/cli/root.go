@@ -62,7 +62,7 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%v: see '%s --help'", err, cmd.CommandPath())
 	})
-	root.AddCommand(newConvertCommand(), newInspectCommand(), newMapCommand(), newPlanCommand(), newStatusCommand(),
+	root.AddCommand(newConvertCommand(), newInspectCommand(), newMapCommand(), newPlanCommand(), newStatusCommand(), newCheckCommand(),
 		newControllerCommand(), newWorkerCommand())
 	return root
 }
