@@ -1,0 +1,107 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vmdisk.io/vmdisk/api/v1alpha1"
+	"vmdisk.io/vmdisk/lab/cluster"
+	"vmdisk.io/vmdisk/lab/image"
+)
+
+// runProgram runs vmdisk as a person at a terminal does, and answers what it printed and its exit code.
+func (n *tenant) runProgram(args ...string) (out []byte, code int) {
+	n.t.Helper()
+	program := filepath.Join(n.t.TempDir(), "vmdisk")
+	if err := image.Compile(n.t.Context(), clone, "./cmd/vmdisk", program); err != nil {
+		n.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(n.t.Context(), program, append(args, "-n", n.name, "--kubeconfig", cluster.Kubeconfig())...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		n.t.Fatal(err)
+	}
+	if stderr.Len() > 0 {
+		n.t.Errorf("vmdisk %q: %s", args, stderr.String())
+	}
+	return out, cmd.ProcessState.ExitCode()
+}
+
+// TestTheLabIsFitForDisks: vmdisk check finds no problem in the lab. It warns of what the lab has on purpose: two classes of a driver that
+// vmdisk has never heard of. And it can't see whether nodes let workers open block devices. It runs alone, before the parallel scenarios:
+// some of those make classes that are not fit.
+func TestTheLabIsFitForDisks(t *testing.T) {
+	n := newTenant(t)
+	out, code := n.runProgram("check", "-o", "json")
+	var got struct {
+		Findings []struct{ Severity, About, Message string }
+	}
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var worth []string
+	for _, f := range got.Findings {
+		if f.Severity != "ok" {
+			worth = append(worth, f.Severity+" "+f.About)
+		}
+	}
+	want := []string{"unknown block devices", "warning StorageClass plain", "warning StorageClass plain-immediate"}
+	if diff := cmp.Diff(want, slices.Sorted(slices.Values(worth))); diff != "" || code != 0 {
+		t.Errorf("exit code %d (-want +got):\n%s\n%s", code, diff, out)
+	}
+}
+
+// TestADiskIsWatched: vmdisk status --watch follows a disk until it is ready, and tells whoever asks after one that fails.
+func TestADiskIsWatched(t *testing.T) {
+	t.Parallel()
+	type look struct {
+		State, Doing, Why string
+		Parts             []struct{ Kind, Is string }
+	}
+	watch := func(n *tenant) (looks []look, code int) {
+		out, code := n.runProgram("status", "disk", "--watch", "--every=1s", "-o", "json")
+		for d := json.NewDecoder(bytes.NewReader(out)); ; {
+			var l look
+			if err := d.Decode(&l); errors.Is(err, io.EOF) {
+				return looks, code
+			} else if err != nil {
+				n.t.Fatalf("%v: %s", err, out)
+			}
+			looks = append(looks, l)
+		}
+	}
+	t.Run("until it is ready", func(t *testing.T) {
+		t.Parallel()
+		n := newTenant(t)
+		n.trustServer()
+		n.create(newDisk(blockNow, &v1alpha1.HTTPSource{URL: secureURL(qcow2File), CertConfigMap: authorityName}))
+		looks, code := watch(n)
+		if last := looks[len(looks)-1]; code != 0 || last.State != "Ready" || len(last.Parts) < 2 {
+			t.Errorf("exit code %d after %+v", code, looks)
+		}
+		n.becomesReady("disk")
+	})
+	t.Run("until it fails", func(t *testing.T) {
+		t.Parallel()
+		n := newTenant(t)
+		n.trustServer()
+		n.create(newDisk(blockNow, &v1alpha1.HTTPSource{URL: secureURL(qcow2File), CertConfigMap: authorityName,
+			Checksum: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}))
+		looks, code := watch(n)
+		if last := looks[len(looks)-1]; code != 9 || last.State != "Failed" || last.Why == "" {
+			t.Errorf("exit code %d after %+v", code, looks)
+		}
+	})
+}
