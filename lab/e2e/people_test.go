@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/kubernetes"
 
 	"vmdisk.io/vmdisk/api/v1alpha1"
 	"vmdisk.io/vmdisk/lab/cluster"
@@ -103,5 +105,37 @@ func TestADiskIsWatched(t *testing.T) {
 		if last := looks[len(looks)-1]; code != 9 || last.State != "Failed" || last.Why == "" {
 			t.Errorf("exit code %d after %+v", code, looks)
 		}
+	})
+}
+
+// TestTheControllerServesMetrics: a disk that was filled is counted, and the cluster's disks are measured.
+func TestTheControllerServesMetrics(t *testing.T) {
+	t.Parallel()
+	n := newTenant(t)
+	n.create(newDisk(blockNow, nil))
+	n.becomesReady("disk")
+	access, err := cluster.RESTConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := kubernetes.NewForConfig(access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.eventually(soon, "the metrics tell of the disk", func() error {
+		page, err := c.CoreV1().Services("vmdisk").ProxyGet("http", "vmdisk-controller-metrics", "metrics", "/metrics", nil).DoRaw(t.Context())
+		if err != nil {
+			return err
+		}
+		for _, line := range []string{
+			`vmdisk_attempts_total{outcome="Succeeded",source="blank"} `, `vmdisk_disk_ready_duration_seconds_count{source="blank"} `,
+			`vmdisk_disks{phase="Succeeded"} `, `kubevirt_cdi_cr_ready 1`, `kubevirt_cdi_storageprofile_info{complete="true",default="true"`,
+			`workqueue_depth{controller="datavolume",name="datavolume"`,
+		} {
+			if !bytes.Contains(page, []byte("\n"+line)) {
+				return fmt.Errorf("%q is not among\n%s", line, page)
+			}
+		}
+		return nil
 	})
 }
