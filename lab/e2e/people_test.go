@@ -4,20 +4,27 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"vmdisk.io/vmdisk/api/v1alpha1"
+	"vmdisk.io/vmdisk/config"
 	"vmdisk.io/vmdisk/lab/cluster"
+	"vmdisk.io/vmdisk/lab/deploy"
 	"vmdisk.io/vmdisk/lab/image"
 )
 
@@ -135,6 +142,76 @@ func TestTheControllerServesMetrics(t *testing.T) {
 			if !bytes.Contains(page, []byte("\n"+line)) {
 				return fmt.Errorf("%q is not among\n%s", line, page)
 			}
+		}
+		return nil
+	})
+}
+
+// TestLongTheChartIsInstalled: Helm installs vmdisk where there was none, upgrades it, and disks are made. It runs alone, since
+// it takes the installation of the other scenarios away, and puts it back.
+func TestLongTheChartIsInstalled(t *testing.T) {
+	n := newTenant(t)
+	image := n.controllerImage()
+	n.uninstall()
+	t.Cleanup(func() {
+		if err := deploy.Run(context.WithoutCancel(t.Context()), deploy.Options{Out: os.Stderr, Source: clone}); err != nil {
+			t.Errorf("put vmdisk back: %v", err)
+		}
+	})
+	for _, replicas := range []string{"1", "2"} {
+		n.helm("upgrade", "--install", "vmdisk", filepath.Join(clone, "charts/vmdisk"), "--wait", "--timeout=2m", "--set", "image="+image+",replicas="+replicas)
+		disk := newDisk(blockNow, nil)
+		disk.Name += replicas
+		n.create(disk)
+		n.becomesReady(disk.Name)
+	}
+	n.helm("uninstall", "vmdisk", "--wait", "--timeout=2m")
+	get(n, "disk1", &v1alpha1.VMDisk{}) // an uninstalled vmdisk takes no disk with it
+}
+
+// helm runs Helm in vmdisk's namespace of the lab.
+func (n *tenant) helm(args ...string) {
+	n.t.Helper()
+	cmd := exec.CommandContext(n.t.Context(), filepath.Join(cluster.BinDir(), "helm"), append(args, "-n", "vmdisk", "--kubeconfig", cluster.Kubeconfig())...)
+	home := n.t.TempDir()
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		n.t.Fatalf("helm %q: %v\n%s", args, err, out)
+	}
+}
+
+// controllerImage is the image that runs in the lab; both nodes have it.
+func (n *tenant) controllerImage() string {
+	n.t.Helper()
+	controller := &appsv1.Deployment{}
+	if err := n.Get(n.t.Context(), client.ObjectKey{Namespace: "vmdisk", Name: "vmdisk-controller"}, controller); err != nil {
+		n.t.Fatal(err)
+	}
+	return controller.Spec.Template.Spec.Containers[0].Image
+}
+
+// uninstall removes what config/ has installed, but for the kinds and the namespace.
+func (n *tenant) uninstall() {
+	n.t.Helper()
+	manifests, err := config.Manifests(config.DefaultImage)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for _, o := range manifests {
+		if o.GetKind() == "Namespace" {
+			continue
+		}
+		if err := n.Delete(n.t.Context(), o); client.IgnoreNotFound(err) != nil {
+			n.t.Fatalf("delete %s %s: %v", o.GetKind(), o.GetName(), err)
+		}
+	}
+	n.eventually(soon, "the controller is gone", func() error {
+		pods := &corev1.PodList{}
+		if err := n.List(n.t.Context(), pods, client.InNamespace("vmdisk")); err != nil {
+			return err
+		}
+		if len(pods.Items) > 0 {
+			return fmt.Errorf("%d pods are there", len(pods.Items))
 		}
 		return nil
 	})
