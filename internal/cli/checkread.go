@@ -51,7 +51,7 @@ func (i *inspector) note(kind check.Kind, err error) error {
 	case err == nil, meta.IsNoMatchError(err):
 		return nil
 	case apierrors.IsForbidden(err):
-		i.seen.Unread[kind] = err.Error()
+		i.seen.Unread[kind] = serversWords(err)
 		return nil
 	default:
 		return fmt.Errorf("read %s: %w", kind, err)

@@ -31,14 +31,14 @@ type gatherer struct {
 func (o *statusOptions) look(ctx context.Context, cluster connected) (status.Seen, error) {
 	g := gatherer{connected: cluster, seen: status.Seen{Namespace: o.namespace, Name: o.name, At: time.Now()}}
 	if !o.dataVolume {
-		disk, err := read(ctx, &g, "VMDisk", o.name, &v1alpha1.VMDisk{})
+		disk, err := read[v1alpha1.VMDisk](ctx, &g, "VMDisk", o.name)
 		if err != nil {
 			return g.seen, err
 		}
 		g.seen.Disk = disk
 	}
 	unread := len(g.seen.Unread)
-	dv, err := read(ctx, &g, "DataVolume", o.name, &cdiv1.DataVolume{})
+	dv, err := read[cdiv1.DataVolume](ctx, &g, "DataVolume", o.name)
 	if err != nil {
 		return g.seen, err
 	}
@@ -63,11 +63,11 @@ func (g *gatherer) nothing() error {
 
 // parts reads the claim, the worker, its log, and the events about all of them.
 func (g *gatherer) parts(ctx context.Context) (err error) {
-	if g.seen.Claim, err = read(ctx, g, "claim", g.seen.Name, &corev1.PersistentVolumeClaim{}); err != nil {
+	if g.seen.Claim, err = read[corev1.PersistentVolumeClaim](ctx, g, "claim", g.seen.Name); err != nil {
 		return err
 	}
 	if g.seen.Claim != nil {
-		if g.seen.Worker, err = read(ctx, g, "worker", pod.Name(g.seen.Claim.UID), &corev1.Pod{}); err != nil {
+		if g.seen.Worker, err = read[corev1.Pod](ctx, g, "worker", pod.Name(g.seen.Claim.UID)); err != nil {
 			return err
 		}
 	}
@@ -111,16 +111,12 @@ func (g *gatherer) events(ctx context.Context) error {
 }
 
 // read reads one object; nil if there is none, or it may not be read, which is noted.
-func read[T client.Object](ctx context.Context, g *gatherer, what, name string, into T) (T, error) {
-	var none T
-	err := g.reader.Get(ctx, client.ObjectKey{Namespace: g.seen.Namespace, Name: name}, into)
-	if apierrors.IsNotFound(err) {
-		return none, nil
-	}
+func read[T any, P kube.Object[T]](ctx context.Context, g *gatherer, what, name string) (P, error) {
+	o, err := kube.Find[T, P](ctx, g.reader, client.ObjectKey{Namespace: g.seen.Namespace, Name: name})
 	if err != nil {
-		return none, g.note("the "+what, err)
+		return nil, g.note("the "+what, err)
 	}
-	return into, nil
+	return o, nil
 }
 
 // note takes note of what can't be read, for lack of rights or because the cluster doesn't serve it. Any other error is a failure.
@@ -131,9 +127,17 @@ func (g *gatherer) note(what string, err error) error {
 	case meta.IsNoMatchError(err):
 		g.seen.Unread = append(g.seen.Unread, fmt.Sprintf("%s: the cluster doesn't serve such objects", what))
 	case apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsInternalError(err), errors.Is(err, context.DeadlineExceeded):
-		g.seen.Unread = append(g.seen.Unread, fmt.Sprintf("%s: %v", what, err))
+		g.seen.Unread = append(g.seen.Unread, fmt.Sprintf("%s: %s", what, serversWords(err)))
 	default:
 		return fmt.Errorf("read %s: %w", what, err)
 	}
 	return nil
+}
+
+// serversWords are the API server's own, without what was said of them on the way.
+func serversWords(err error) string {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		return status.Status().Message
+	}
+	return err.Error()
 }

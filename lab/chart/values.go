@@ -21,6 +21,8 @@ func replacements() []replacement {
 	return []replacement{
 		{everywhere, "namespace: vmdisk\n", "namespace: {{ .Release.Namespace }}\n"},
 		{admissionFile, "values: [vmdisk]", "values: [{{ .Release.Namespace }}]"},
+		{admissionFile, "- name: datavolumes.vmdisk.io\n", "{{- if " + ours + " }}\n- name: datavolumes.vmdisk.io\n"},
+		{admissionFile, "      path: /datavolumes\n      port: 443\n", "      path: /datavolumes\n      port: 443\n{{- end }}\n"},
 		{controllerFile, "  replicas: 1\n", "  replicas: {{ .Values.replicas }}\n"},
 		{controllerFile, "      serviceAccountName: vmdisk-controller\n", "      serviceAccountName: vmdisk-controller\n" +
 			"      {{- with .Values.imagePullSecrets }}\n      imagePullSecrets: {{ toYaml . | nindent 6 }}\n      {{- end }}\n" +
@@ -45,7 +47,7 @@ type condition struct {
 	in, holds, when string
 }
 
-// With --engine=cdi CDI brings its own object, configuration and roles.
+// With --engine=cdi CDI brings its own object, configuration, roles and webhooks for DataVolumes.
 const ours = `ne .Values.engine "cdi"`
 
 func conditions() []condition {
