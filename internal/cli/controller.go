@@ -12,10 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"vmdisk.io/vmdisk/internal/admission"
 	"vmdisk.io/vmdisk/internal/controllers"
+	"vmdisk.io/vmdisk/internal/metrics"
 	"vmdisk.io/vmdisk/internal/plan/clone"
 	"vmdisk.io/vmdisk/internal/pod"
 )
@@ -115,11 +117,25 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return fmt.Errorf("prepare the manager: %w", err)
 	}
+	attempts, err := addMetrics(mgr, policy.Engine)
+	if err != nil {
+		return err
+	}
 	return startController(ctx, mgr, webhooks, controllers.Options{
 		Worker:       pod.Settings{Image: o.workerImage, PullPolicy: corev1.PullPolicy(o.pullPolicy), Patience: o.patience},
 		DefaultClass: o.images.DefaultClass,
 		Engine:       policy.Engine,
+		Ended:        attempts.Count,
 	})
+}
+
+// addMetrics adds vmdisk's metrics to those that every manager serves.
+func addMetrics(mgr ctrl.Manager, engine clone.Engine) (*metrics.Attempts, error) {
+	disks := &metrics.Disks{Reader: mgr.GetCache(), Leads: mgr.Elected(), CDIServes: engine == clone.EngineCDI}
+	if err := crmetrics.Registry.Register(disks); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return metrics.NewAttempts(crmetrics.Registry)
 }
 
 func startController(ctx context.Context, mgr ctrl.Manager, webhooks *admission.Webhooks, o controllers.Options) error {

@@ -1,7 +1,6 @@
 package datavolume
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,6 +15,7 @@ import (
 
 	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/internal/kube"
+	"vmdisk.io/vmdisk/internal/plan/cause"
 	"vmdisk.io/vmdisk/internal/plan/config"
 	"vmdisk.io/vmdisk/internal/plan/populate"
 	"vmdisk.io/vmdisk/internal/plan/volume"
@@ -115,17 +115,8 @@ func (r *Reconciler) warnings(ctx context.Context, claim *corev1.PersistentVolum
 		}
 		warnings = append(warnings, list.Items...)
 	}
-	slices.SortStableFunc(warnings, func(a, b corev1.Event) int { return lastSeen(a).Compare(lastSeen(b).Time) })
+	slices.SortStableFunc(warnings, func(a, b corev1.Event) int { return cause.LastSeen(a).Compare(cause.LastSeen(b).Time) })
 	return warnings, nil
-}
-
-// lastSeen is when an event happened last. The two event APIs keep that in different fields.
-func lastSeen(e corev1.Event) metav1.Time {
-	t := e.LastTimestamp
-	if e.Series != nil {
-		t = metav1.Time(e.Series.LastObservedTime)
-	}
-	return cmp.Or(t, metav1.Time(e.EventTime), e.CreationTimestamp)
 }
 
 // unfinished finds the DataVolumes that something may have been holding up, in the namespace of what has changed, or everywhere if
