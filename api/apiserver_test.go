@@ -48,6 +48,7 @@ func TestAgainstARealAPIServer(t *testing.T) {
 	t.Run("the DataVolume of the report is accepted whole", s.testReport)
 	t.Run("there is one CDI object, and it is deployed", s.testDeployed)
 	t.Run("who may do what", s.testAccess)
+	t.Run("which roles become part of Kubernetes' own", s.testAggregation)
 	t.Run("what a quota's refusal says", s.testQuota)
 }
 
