@@ -148,7 +148,15 @@ func (c *cluster) run(done, total int64) {
 	w.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pod.Container, State: corev1.ContainerState{
 		Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: c.now}},
 	}}}
-	c.world.Progress = &job.Progress{DoneBytes: done, TotalBytes: total}
+	c.world.Log = &populate.Log{Progress: job.Progress{DoneBytes: done, TotalBytes: total}, At: c.now}
+}
+
+// progress is what the worker's log tells, nil without one.
+func (c *cluster) progress() *job.Progress {
+	if c.world.Log == nil {
+		return nil
+	}
+	return new(c.world.Log.Progress)
 }
 
 func (c *cluster) end(r job.Result) {
@@ -156,7 +164,7 @@ func (c *cluster) end(r job.Result) {
 	c.world.Worker.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pod.Container, State: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{Message: string(r.Encode()), FinishedAt: metav1.Time{Time: c.now}},
 	}}}
-	c.world.Progress = nil
+	c.world.Log = nil
 }
 
 func (c *cluster) reap() { c.world.Worker = nil }
@@ -172,6 +180,6 @@ func (c *cluster) warn(uid, kind, reason, message string) {
 func (c *cluster) seen() status.Seen {
 	return status.Seen{
 		Namespace: "tenant-a", Name: "web-root", At: c.now, Disk: c.disk, DataVolume: c.world.DataVolume,
-		Claim: c.world.Claim, Worker: c.world.Worker, Events: c.events, Progress: c.world.Progress,
+		Claim: c.world.Claim, Worker: c.world.Worker, Events: c.events, Progress: c.progress(),
 	}
 }

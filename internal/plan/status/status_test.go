@@ -86,7 +86,7 @@ func screens() map[string]screen {
 		"12-image-pull":           {do: (*cluster).imagePull},
 		"12-starting":             {do: func(c *cluster) { c.settle(); c.bind(); c.settle(); c.later(time.Second) }},
 		"13-filling":              {do: func(c *cluster) { c.filling(); c.later(8 * time.Second) }},
-		"13-filling-length-open":  {do: func(c *cluster) { c.filling(); c.world.Progress.TotalBytes = 0; c.settle(); c.later(8 * time.Second) }},
+		"13-filling-length-open":  {do: func(c *cluster) { c.filling(); c.world.Log.Progress.TotalBytes = 0; c.settle(); c.later(8 * time.Second) }},
 		"13-filling-again":        {do: (*cluster).fillingAgain},
 		"13-filling-few-rights":   {do: func(c *cluster) { c.filling(); c.later(8 * time.Second) }, seen: fewRights},
 		"13-filling-disk-only":    {do: func(c *cluster) { c.filling(); c.later(8 * time.Second) }, seen: diskOnly},
@@ -260,7 +260,7 @@ func TestTheRateIsTakenFromTwoLooks(t *testing.T) {
 	c.filling()
 	c.later(10 * time.Second)
 	before := c.seen()
-	c.world.Progress = &job.Progress{DoneBytes: 612 << 20, TotalBytes: 1226 << 20}
+	c.world.Log.Progress = job.Progress{DoneBytes: 612 << 20, TotalBytes: 1226 << 20}
 	c.later(2 * time.Second)
 	for name, test := range map[string]struct {
 		before *status.Seen
