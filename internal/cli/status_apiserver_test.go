@@ -96,11 +96,11 @@ func TestStatusOfACluster(t *testing.T) {
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "tenant-a", Name: worker.Name, UID: worker.UID}, Count: 3}
 	c.make(event)
 
-	status1 := func(user string, args ...string) ran {
+	statusAs := func(user string, args ...string) ran {
 		return runHere(t, nil, append([]string{"status", "web", "--kubeconfig", kubeconfig(user)}, args...)...)
 	}
 	t.Run("who has every right sees all but the log, which no node serves here", func(t *testing.T) {
-		got := status1("")
+		got := statusAs("")
 		for _, words := range []string{"VMDisk tenant-a/web: being filled", "claim      web: Bound", "worker     " + worker.Name, "FailedMount: try later (3 times)",
 			"the worker's log, and so its bytes and its rate: "} {
 			if !strings.Contains(got.Stdout, words) || got.Code != exitDiskNotReady {
@@ -109,12 +109,12 @@ func TestStatusOfACluster(t *testing.T) {
 		}
 	})
 	t.Run("a tenant may not read the log", func(t *testing.T) {
-		if got := status1("tenant"); !strings.Contains(got.Stdout, `cannot get resource "pods/log"`) || !strings.Contains(got.Stdout, "41.75%") {
+		if got := statusAs("tenant"); !strings.Contains(got.Stdout, `cannot get resource "pods/log"`) || !strings.Contains(got.Stdout, "41.75%") {
 			t.Errorf("%+v", got)
 		}
 	})
 	t.Run("a viewer of VMDisks is told what these say", func(t *testing.T) {
-		got := status1("viewer", "-o", "json")
+		got := statusAs("viewer", "-o", "json")
 		var r status.Report
 		if err := json.Unmarshal([]byte(got.Stdout), &r); err != nil {
 			t.Fatalf("%+v: %v", got, err)
@@ -124,13 +124,13 @@ func TestStatusOfACluster(t *testing.T) {
 		}
 	})
 	t.Run("a stranger is told what he lacks", func(t *testing.T) {
-		got := status1("stranger")
+		got := statusAs("stranger")
 		if got.Code != exitFailed || !strings.Contains(got.Stderr, `cannot get resource "vmdisks"`) || !strings.Contains(got.Stderr, `cannot get resource "datavolumes"`) {
 			t.Errorf("%+v", got)
 		}
 	})
 	t.Run("the DataVolume alone", func(t *testing.T) {
-		if got := status1("", "--datavolume"); !strings.HasPrefix(got.Stdout, "DataVolume tenant-a/web: being filled") {
+		if got := statusAs("", "--datavolume"); !strings.HasPrefix(got.Stdout, "DataVolume tenant-a/web: being filled") {
 			t.Errorf("%+v", got)
 		}
 	})

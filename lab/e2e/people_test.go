@@ -151,7 +151,7 @@ func TestTheControllerServesMetrics(t *testing.T) {
 // it takes the installation of the other scenarios away, and puts it back.
 func TestLongTheChartIsInstalled(t *testing.T) {
 	n := newTenant(t)
-	image := n.controllerImage()
+	ref := n.controllerImage()
 	n.uninstall()
 	t.Cleanup(func() {
 		if err := deploy.Run(context.WithoutCancel(t.Context()), deploy.Options{Out: os.Stderr, Source: clone}); err != nil {
@@ -159,7 +159,7 @@ func TestLongTheChartIsInstalled(t *testing.T) {
 		}
 	})
 	for _, replicas := range []string{"1", "2"} {
-		n.helm("upgrade", "--install", "vmdisk", filepath.Join(clone, "charts/vmdisk"), "--wait", "--timeout=2m", "--set", "image="+image+",replicas="+replicas)
+		n.helm("upgrade", "--install", "vmdisk", filepath.Join(clone, "charts/vmdisk"), "--wait", "--timeout=2m", "--set", "image="+ref+",replicas="+replicas)
 		disk := newDisk(blockNow, nil)
 		disk.Name += replicas
 		n.create(disk)

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-const restart = "The controller mends this by itself; if it lasts, see its log."
+// mendsItself is the advice for what the controller keeps.
+const mendsItself = "The controller mends this by itself; if it lasts, see its log."
 
 // webhooks: the API server knows whom to ask, and whom to trust.
 func webhooks(s Seen) []Finding {
@@ -25,7 +26,7 @@ func webhooks(s Seen) []Finding {
 		service := w.ClientConfig.Service
 		switch {
 		case len(w.ClientConfig.CABundle) == 0:
-			findings = append(findings, Finding{Problem, about, "it has no caBundle, so the API server can't ask the controller", restart})
+			findings = append(findings, Finding{Problem, about, "it has no caBundle, so the API server can't ask the controller", mendsItself})
 		case service == nil:
 			findings = append(findings, Finding{Warning, about, "it asks a URL, and not vmdisk's Service", "Apply vmdisk's manifests again, unless that is on purpose."})
 		case service.Namespace != namespace:
@@ -76,15 +77,15 @@ func certificates(s Seen) []Finding {
 		trusted := x509.NewCertPool()
 		trusted.AppendCertsFromPEM(w.ClientConfig.CABundle)
 		if _, err := shown.Verify(x509.VerifyOptions{Roots: trusted, CurrentTime: inside(shown, s.At)}); err != nil {
-			return []Finding{{Problem, about, fmt.Sprintf("webhook %s doesn't trust it, so the API server can't ask the controller", w.Name), restart}}
+			return []Finding{{Problem, about, fmt.Sprintf("webhook %s doesn't trust it, so the API server can't ask the controller", w.Name), mendsItself}}
 		}
 	}
 	end := shown.NotAfter.UTC().Format("2006-01-02")
 	switch left := shown.NotAfter.Sub(s.At); {
 	case left <= 0:
-		return []Finding{{Problem, about, fmt.Sprintf("it has expired on %s", end), restart}}
+		return []Finding{{Problem, about, fmt.Sprintf("it has expired on %s", end), mendsItself}}
 	case left < followed:
-		return []Finding{{Warning, about, fmt.Sprintf("it ends on %s, and should have been followed by another one by now", end), restart}}
+		return []Finding{{Warning, about, fmt.Sprintf("it ends on %s, and should have been followed by another one by now", end), mendsItself}}
 	default:
 		return []Finding{{OK, about, fmt.Sprintf("it is trusted, and holds until %s", end), ""}}
 	}
