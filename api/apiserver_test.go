@@ -42,6 +42,8 @@ func TestAgainstARealAPIServer(t *testing.T) {
 	s := server{access: access, Client: c}
 	t.Run("which VMDisks are accepted", s.testNewDisks)
 	t.Run("which changes of a VMDisk are accepted", s.testChangedDisks)
+	t.Run("which changes of a StorageClass are accepted", s.testImmutableClasses)
+	t.Run("which changes of a claim are accepted", s.testImmutableClaims)
 	t.Run("what a VMDisk gets when it leaves things out", s.testDefaults)
 	t.Run("what kubectl get shows of a VMDisk", s.testColumns)
 	t.Run("which of CDI's kinds are served, and how", s.testKinds)
