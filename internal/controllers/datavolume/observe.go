@@ -52,7 +52,8 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (pop
 	if w.Warnings, err = r.warnings(ctx, w.Claim, w.Worker); err != nil {
 		return w, err
 	}
-	return w, r.observeWork(ctx, &w)
+	err = r.observeWork(ctx, &w)
+	return w, err
 }
 
 // observeWork reads what the worker is doing.

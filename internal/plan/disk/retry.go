@@ -24,7 +24,8 @@ type Retry struct {
 
 // RetryOf judges a wish for a VMDisk and the DataVolume of its name, either of which may be nil.
 func RetryOf(w World) Retry {
-	name, told := "", action.Object(nil)
+	var name string
+	var told action.Object
 	switch {
 	case w.Disk != nil:
 		name, told = "VMDisk "+w.Disk.Name, w.Disk
