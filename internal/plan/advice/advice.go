@@ -55,7 +55,7 @@ func (w World) taken() string {
 	switch {
 	case w.DataVolume != nil && !left(w.DataVolume, "VMDisk"):
 		return "DataVolume " + name + waits
-	case w.DataVolume != nil || w.Claim == nil || left(w.Claim, "DataVolume"):
+	case w.Claim == nil || left(w.Claim, "DataVolume"):
 		return ""
 	case populate.Adoptable(&cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}, w.Claim):
 		return fmt.Sprintf("PersistentVolumeClaim %s exists already and is marked as filled for this disk: the disk takes it over as it is, whatever its spec says", name)

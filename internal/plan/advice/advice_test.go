@@ -78,6 +78,10 @@ func TestFor(t *testing.T) {
 		"a DataVolume that is being deleted": {func(w *World) {
 			w.DataVolume = &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: "web", DeletionTimestamp: &metav1.Time{}}}
 		}, nil},
+		"a DataVolume that an earlier disk left, and a claim of somebody's": {func(w *World) {
+			w.DataVolume = &cdiv1.DataVolume{ObjectMeta: controlled("VMDisk", "web")}
+			w.Claim = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+		}, []string{"PersistentVolumeClaim web" + waits}},
 		"a claim of somebody's": {func(w *World) { w.Claim = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web"}} }, []string{"PersistentVolumeClaim web" + waits}},
 		"a claim that a backup brought back": {
 			func(w *World) {
