@@ -6,6 +6,8 @@ const (
 	MemoryAnnotation = "vmdisk.io/memory"
 	// OpticalAnnotation on a DataVolume, "true": present the disk as a CD-ROM.
 	OpticalAnnotation = "vm-disk.cozystack.io/optical"
+	// PlacementAnnotation on a DataVolume says on which nodes its workers may run: a Placement, as JSON.
+	PlacementAnnotation = "vmdisk.io/placement"
 	// AttemptLabel on a worker: which attempt it is, from 1.
 	AttemptLabel = "vmdisk.io/attempt"
 )

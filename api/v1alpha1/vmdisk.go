@@ -55,6 +55,11 @@ type VMDiskSpec struct {
 	// +optional
 	// +kubebuilder:default=true
 	BindImmediately *bool `json:"bindImmediately,omitempty"`
+	// Placement says on which nodes the disk's workers may run, so that a volume which is pinned to a node is made where
+	// its virtual machine can run. Empty: where the platform's administrator puts workers. A change counts for the next
+	// worker; a volume that is made stays where it is.
+	// +optional
+	Placement *Placement `json:"placement,omitempty"`
 }
 
 // Source is where a disk's bytes come from. At most one member is set.

@@ -131,10 +131,11 @@ func labels(r Request) map[string]string {
 	return l
 }
 
-// annotations keep the worker out of service meshes, which would keep its pod from ending, unless the DataVolume says otherwise.
+// annotations keep the worker out of service meshes, which would keep its pod from ending, unless the DataVolume says otherwise. The
+// placement is there so that one which was changed is noticed: admission adds to what the pod's spec says of it.
 func annotations(dv *cdiv1.DataVolume) map[string]string {
 	a := map[string]string{cdi.IstioInject: "false", cdi.LinkerdInject: "disabled"}
-	for _, key := range []string{cdi.IstioInject, cdi.LinkerdInject, cdi.MultusNetworks, cdi.MultusDefaultNetwork} {
+	for _, key := range []string{cdi.IstioInject, cdi.LinkerdInject, cdi.MultusNetworks, cdi.MultusDefaultNetwork, v1alpha1.PlacementAnnotation} {
 		if v, ok := dv.Annotations[key]; ok {
 			a[key] = v
 		}

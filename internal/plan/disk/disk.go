@@ -258,15 +258,21 @@ func (w World) annotations() map[string]string {
 	if w.Disk.Spec.Optical {
 		told[v1alpha1.OpticalAnnotation] = "true"
 	}
+	if p := w.Disk.Spec.Placement.Encode(); p != "" {
+		told[v1alpha1.PlacementAnnotation] = p
+	}
 	return told
 }
 
-// follow lets the DataVolume follow what may change in the disk's spec: how it is presented, and that it is no longer to wait. What was
+// follow lets the DataVolume follow what may change in the disk's spec: how it is presented, where its workers run, and that it is no longer to wait. What was
 // not to wait can't be made to wait again.
 func (w World) follow() []action.Action {
 	have, told := w.DataVolume.Annotations, w.annotations()
 	if _, optical := told[v1alpha1.OpticalAnnotation]; !optical && have[v1alpha1.OpticalAnnotation] == "true" {
 		told[v1alpha1.OpticalAnnotation] = "false"
+	}
+	if _, placed := told[v1alpha1.PlacementAnnotation]; !placed && have[v1alpha1.PlacementAnnotation] != "" {
+		told[v1alpha1.PlacementAnnotation] = ""
 	}
 	maps.DeleteFunc(told, func(key, value string) bool { return have[key] == value })
 	if len(told) == 0 {

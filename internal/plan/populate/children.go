@@ -72,6 +72,8 @@ func newWorker(w World, v volume.Volume, attempt int32) *corev1.Pod {
 	if isBlock(v.Claim) {
 		spec.Target.Kind, spec.Target.Path = job.Block, pod.DevicePath
 	}
+	settings := w.Settings
+	settings.Placement = placement(w)
 	return pod.Worker(pod.Request{
 		DataVolume: w.DataVolume,
 		Claim:      w.Claim,
@@ -79,7 +81,7 @@ func newWorker(w World, v volume.Volume, attempt int32) *corev1.Pod {
 		Job:        spec,
 		Mounts:     mounts,
 		Config:     w.Cluster.Config,
-		Settings:   w.Settings,
+		Settings:   settings,
 	})
 }
 

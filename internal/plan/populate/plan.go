@@ -48,8 +48,8 @@ func Plan(w World, now time.Time) action.Decision[cdiv1.DataVolumeStatus] {
 		rendered, made, permitted, ours, staying, alive, // the claim
 		remember, filled, possible, // what earlier attempts left
 		fillable, wanted, bound, // what the claim waits for
-		left, due, started, // the next attempt
-		scheduled, // the attempt at work
+		left, due, placed, started, // the next attempt
+		moved, scheduled, // the attempt at work
 	}
 	for _, step := range steps {
 		if v := step(f); v != nil {
