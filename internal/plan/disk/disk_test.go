@@ -54,8 +54,6 @@ func TestConditions(t *testing.T) {
 	image := vmdisk(func(d *v1alpha1.VMDisk) {
 		d.Spec.Source = &v1alpha1.Source{Image: &v1alpha1.NamedSource{Name: "debian"}}
 	})
-	grown := vmdisk(nil)
-	grown.Spec.Storage = new(resource.MustParse("30Gi"))
 	for name, c := range map[string]struct {
 		world            World
 		ready, workloads said
@@ -114,11 +112,6 @@ func TestConditions(t *testing.T) {
 			World{Disk: plain, DataVolume: made(plain, cdiv1.WaitForFirstConsumer)},
 			said{"True", Accepted, "the disk is made through DataVolume web-root"},
 			said{"False", DataVolumeNotReady, "DataVolume web-root is WaitForFirstConsumer"},
-		},
-		"it was asked to grow": {
-			World{Disk: grown, DataVolume: made(plain, cdiv1.Succeeded)},
-			said{"False", GrowthNotServed, "the disk was made with 20Gi and stays so: this version of vmdisk does not grow disks"},
-			said{"True", Succeeded, "DataVolume web-root is Succeeded: the disk holds its bytes"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

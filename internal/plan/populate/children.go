@@ -72,8 +72,6 @@ func newWorker(w World, v volume.Volume, attempt int32) *corev1.Pod {
 	if isBlock(v.Claim) {
 		spec.Target.Kind, spec.Target.Path = job.Block, pod.DevicePath
 	}
-	settings := w.Settings
-	settings.Placement = placement(w)
 	return pod.Worker(pod.Request{
 		DataVolume: w.DataVolume,
 		Claim:      w.Claim,
@@ -81,7 +79,7 @@ func newWorker(w World, v volume.Volume, attempt int32) *corev1.Pod {
 		Job:        spec,
 		Mounts:     mounts,
 		Config:     w.Cluster.Config,
-		Settings:   settings,
+		Settings:   placement(w),
 	})
 }
 

@@ -6,11 +6,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
-	sdkapi "kubevirt.io/controller-lifecycle-operator-sdk/api"
 
 	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/api/v1alpha1"
 	"vmdisk.io/vmdisk/internal/action"
+	"vmdisk.io/vmdisk/internal/pod"
 )
 
 // selectedNode is the scheduler's annotation on a claim: the node of the first pod that uses it, in a class that waits for one.
@@ -42,18 +42,18 @@ func moved(f *flow) *verdict {
 	return f.attempting()
 }
 
-// placement is where a worker may run: where the DataVolume says; if it says nothing, where the CDI object wants workers. Among those nodes
+// placement are the settings with where a worker may run: where the DataVolume says; if it says nothing, where the CDI object wants workers. Among those nodes
 // it prefers the one that the claim's consumer was scheduled to, since another node would have to wait until that one lets go of the volume.
-func placement(w World) sdkapi.NodePlacement {
-	p := *w.Settings.Placement.DeepCopy()
+func placement(w World) pod.Settings {
 	own, err := v1alpha1.ParsePlacement(w.DataVolume.Annotations[v1alpha1.PlacementAnnotation])
-	if err == nil && !own.IsEmpty() {
-		p = sdkapi.NodePlacement{NodeSelector: own.NodeSelector, Affinity: own.Affinity, Tolerations: own.Tolerations}
+	if err != nil {
+		own = nil // the step placed has told, and started nothing
 	}
+	settings := w.Settings.PlacedBy(own)
 	if node := w.Claim.Annotations[selectedNode]; node != "" {
-		p.Affinity = preferring(p.Affinity, node)
+		settings.Placement.Affinity = preferring(settings.Placement.Affinity, node)
 	}
-	return p
+	return settings
 }
 
 // preferring is an affinity that prefers a node, too.
