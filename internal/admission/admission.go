@@ -123,6 +123,6 @@ func (w *Webhooks) Ready(r *http.Request) error {
 
 func newSnapshotClass() *unstructured.Unstructured {
 	class := &unstructured.Unstructured{}
-	class.SetGroupVersionKind(snapshotClass())
+	class.SetGroupVersionKind(clone.SnapshotClass())
 	return class
 }

@@ -24,6 +24,7 @@ type planOptions struct {
 	context    string
 	stdin      io.Reader
 	stdout     io.Writer
+	stderr     io.Writer
 }
 
 // defaultClassHelp is the help of a flag that the controller and the plan must be given alike.
@@ -35,7 +36,7 @@ what it waits for, or why it can't be made. docs/clone.md explains the reasons.
 NAME is a VMDisk or a DataVolume. With -f the objects come from files instead of a cluster, such as these:
 
   kubectl get -A -o yaml vmdisk,datavolume,datasource,cdi,cdiconfig,storageprofile,storageclass,pvc,pv,pod,node,\
-resourcequota,csidriver,csinode,volumesnapshotclass,volumesnapshot,volumesnapshotcontent > objects.yaml
+resourcequota,csidriver,csinode,csistoragecapacity,volumesnapshotclass,volumesnapshot,volumesnapshotcontent > objects.yaml
   vmdisk plan -f objects.yaml
 
 Without NAME each VMDisk is planned, and each DataVolume that is made from another volume. A file has no Secrets in it
@@ -57,7 +58,7 @@ func newPlanCommand() *cobra.Command {
 			if len(args) == 1 {
 				o.name = args[0]
 			}
-			o.stdin, o.stdout = cmd.InOrStdin(), cmd.OutOrStdout()
+			o.stdin, o.stdout, o.stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			return runPlan(cmd.Context(), o)
 		},
 	}

@@ -1,54 +1,39 @@
 package datavolume
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"vmdisk.io/vmdisk/api/cdi"
-	"vmdisk.io/vmdisk/internal/plan/config"
+	"vmdisk.io/vmdisk/internal/kube"
 	"vmdisk.io/vmdisk/internal/plan/populate"
-	"vmdisk.io/vmdisk/internal/plan/volume"
 	"vmdisk.io/vmdisk/internal/pod"
 )
-
-// ByInvolvedUID is the field index of events by the UID of the object that they are about.
-const ByInvolvedUID = "involvedObject.uid"
 
 // observe reads everything that the decision about a DataVolume needs. The DataVolume is nil when there is none.
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (populate.World, error) {
 	w := populate.World{Settings: r.Settings}
 	var err error
-	if w.DataVolume, err = find(ctx, r.Reader, key, &cdiv1.DataVolume{}); err != nil || w.DataVolume == nil {
+	if w.DataVolume, err = kube.Find[cdiv1.DataVolume](ctx, r.Reader, key); err != nil || w.DataVolume == nil {
 		return w, err
 	}
-	operator, err := find(ctx, r.Reader, types.NamespacedName{Name: cdi.CDIName}, &cdiv1.CDI{})
-	if err != nil {
+	if w.Cluster, w.Settings.Placement, err = kube.Cluster(ctx, r.Reader); err != nil {
 		return w, err
 	}
-	if operator != nil {
-		w.Settings.Placement = operator.Spec.Workloads
-	}
-	if w.Cluster, err = r.cluster(ctx, operator); err != nil {
-		return w, err
-	}
-	if w.Claim, err = find(ctx, r.Reader, key, &corev1.PersistentVolumeClaim{}); err != nil || w.Claim == nil {
+	if w.Claim, err = kube.Find[corev1.PersistentVolumeClaim](ctx, r.Reader, key); err != nil || w.Claim == nil {
 		return w, err
 	}
 	worker := types.NamespacedName{Namespace: key.Namespace, Name: pod.Name(w.Claim.UID)}
-	if w.Worker, err = find(ctx, r.Reader, worker, &corev1.Pod{}); err != nil {
+	if w.Worker, err = kube.Find[corev1.Pod](ctx, r.Reader, worker); err != nil {
 		return w, err
 	}
-	if w.Warnings, err = r.warnings(ctx, w.Claim, w.Worker); err != nil {
+	if w.Warnings, err = kube.Warnings(ctx, r.Reader, w.Claim, w.Worker); err != nil {
 		return w, err
 	}
 	if w.Worker != nil && w.Worker.Status.Phase == corev1.PodRunning {
@@ -56,34 +41,6 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (pop
 		w.Active, err = r.active(ctx)
 	}
 	return w, err
-}
-
-// find reads one object; nil where there is none.
-func find[T client.Object](ctx context.Context, reader client.Reader, key types.NamespacedName, into T) (T, error) {
-	var none T
-	if err := reader.Get(ctx, key, into); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return none, nil
-		}
-		return none, fmt.Errorf("read %T %s: %w", into, key, err)
-	}
-	return into, nil
-}
-
-// cluster reads what claims are judged against. The configuration counts from the moment that it is in the CDI object.
-func (r *Reconciler) cluster(ctx context.Context, operator *cdiv1.CDI) (volume.Cluster, error) {
-	var classes storagev1.StorageClassList
-	var profiles cdiv1.StorageProfileList
-	for _, list := range []client.ObjectList{&classes, &profiles} {
-		if err := r.Reader.List(ctx, list); err != nil {
-			return volume.Cluster{}, fmt.Errorf("list %T: %w", list, err)
-		}
-	}
-	c, err := find(ctx, r.Reader, types.NamespacedName{Name: cdi.ConfigName}, &cdiv1.CDIConfig{})
-	if err != nil {
-		return volume.Cluster{}, err
-	}
-	return volume.Cluster{Classes: classes.Items, Profiles: profiles.Items, Config: config.InForce(operator, c, classes.Items)}, nil
 }
 
 // active counts the disks that are being filled.
@@ -99,33 +56,6 @@ func (r *Reconciler) active(ctx context.Context) (int, error) {
 		}
 	}
 	return n, nil
-}
-
-// warnings reads the Warning events about the claim and its worker, the newest last.
-func (r *Reconciler) warnings(ctx context.Context, claim *corev1.PersistentVolumeClaim, worker *corev1.Pod) ([]corev1.Event, error) {
-	uids := []types.UID{claim.UID}
-	if worker != nil {
-		uids = append(uids, worker.UID)
-	}
-	var warnings []corev1.Event
-	for _, uid := range uids {
-		var list corev1.EventList
-		if err := r.Reader.List(ctx, &list, client.InNamespace(claim.Namespace), client.MatchingFields{ByInvolvedUID: string(uid)}); err != nil {
-			return nil, fmt.Errorf("list events: %w", err)
-		}
-		warnings = append(warnings, list.Items...)
-	}
-	slices.SortStableFunc(warnings, func(a, b corev1.Event) int { return lastSeen(a).Compare(lastSeen(b).Time) })
-	return warnings, nil
-}
-
-// lastSeen is when an event happened last. The two event APIs keep that in different fields.
-func lastSeen(e corev1.Event) metav1.Time {
-	t := e.LastTimestamp
-	if e.Series != nil {
-		t = metav1.Time(e.Series.LastObservedTime)
-	}
-	return cmp.Or(t, metav1.Time(e.EventTime), e.CreationTimestamp)
 }
 
 // unfinished finds the DataVolumes that something may have been holding up, in the namespace of what has changed, or everywhere if
@@ -153,7 +83,7 @@ func (r *Reconciler) concerned(ctx context.Context, o client.Object) []reconcile
 	case "PersistentVolumeClaim":
 		return []reconcile.Request{{NamespacedName: key}}
 	case "Pod":
-		worker, err := find(ctx, r.Reader, key, &corev1.Pod{})
+		worker, err := kube.Find[corev1.Pod](ctx, r.Reader, key)
 		if err != nil || worker == nil {
 			return nil
 		}

@@ -94,7 +94,7 @@ func (v view) verdict(finding *Finding) Plan {
 	for _, judge := range []func(view) *Plan{
 		alreadyMade, notAClone,
 		noDefaultClass, classNotFound, invalidParameters, smallerThanSource,
-		profileIncomplete, sourceNotFound, sourceVolumeMissing, sourceVolumeMismatch, sourceNotReady, sourceInUse, waitsForConsumer,
+		profileIncomplete, sourceNotFound, sourceVolumeMissing, sourceVolumeMismatch, sourceNotReady, sourceInUse, noRoom, waitsForConsumer,
 	} {
 		if plan := judge(v); plan != nil {
 			return *plan

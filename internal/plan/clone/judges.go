@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"vmdisk.io/vmdisk/internal/plan/volume"
 )
 
 func alreadyMade(v view) *Plan {
@@ -43,19 +45,7 @@ func classNotFound(v view) *Plan {
 	if v.class != nil {
 		return nil
 	}
-	return wait(TargetStorageClassNotFound, "StorageClass %s does not exist: create it, or make the disk again in one of %s", v.request.className(), names(v.cluster))
-}
-
-func names(c Cluster) string {
-	var classes []string
-	for _, class := range c.Classes {
-		classes = append(classes, class.Name)
-	}
-	if len(classes) == 0 {
-		return "(there are none)"
-	}
-	slices.Sort(classes)
-	return strings.Join(classes, ", ")
+	return wait(TargetStorageClassNotFound, "StorageClass %s does not exist: create it, or make the disk again in one of %s", v.request.className(), volume.NamesOf(v.cluster.Classes))
 }
 
 // invalidParameters: a class that linstor-csi can't read makes no volume, by whatever strategy.

@@ -52,8 +52,9 @@ const (
 )
 
 const (
-	// usersAgain is how often a disk that waits for its users' end is looked at: only workers' pods are watched.
-	usersAgain = 15 * time.Second
+	// lookAgain is how often a disk that waits for its users' end or its driver is looked at: of pods only workers' are watched, and some
+	// resizers tell of trouble in events only.
+	lookAgain = 15 * time.Second
 	// failedAgain is the time between two workers that make a file longer.
 	failedAgain = time.Minute
 )
@@ -71,7 +72,7 @@ func (w World) growth(now time.Time) growing {
 	if claim == nil || claim.DeletionTimestamp != nil || w.Disk.Spec.Storage == nil {
 		return growing{actions: w.endWorker()}
 	}
-	if w.have().Cmp(*w.Disk.Spec.Storage) >= 0 {
+	if !w.Grows() {
 		g := growing{actions: w.endWorker()}
 		if _, grown := claim.Annotations[v1alpha1.DiskSizeAnnotation]; grown {
 			g.resizing = resizing(Resized, "the disk has %s", w.have())
@@ -184,9 +185,9 @@ func enlarged(w World, _ time.Time) *growing {
 		return nil
 	}
 	if trouble := w.driverSays(corev1.PersistentVolumeClaimControllerResizeError, "VolumeResizeFailed"); trouble != "" {
-		return &growing{resizing: resizing(ResizeFailed, "the storage driver could not make the volume larger: %s", trouble)}
+		return &growing{again: lookAgain, resizing: resizing(ResizeFailed, "the storage driver could not make the volume larger: %s", trouble)}
 	}
-	return &growing{resizing: w.volumeResizing()}
+	return &growing{again: lookAgain, resizing: w.volumeResizing()}
 }
 
 // nodesTurn says whether the volume is larger, and the node that uses it has to do the rest. A node may still owe an earlier growth.
@@ -227,7 +228,7 @@ func noticed(w World, _ time.Time) *growing {
 	if !w.nodesTurn() || w.onFilesystem() && len(w.Growth.Users) == 0 {
 		return nil
 	}
-	g := &growing{again: usersAgain, actions: w.makeWay(), resizing: resizing(FileSystemResizePending,
+	g := &growing{again: lookAgain, actions: w.makeWay(), resizing: resizing(FileSystemResizePending,
 		"the volume of claim %s is larger; the node that uses it has to follow, at the latest when a pod or virtual machine uses it next", w.Claim.Name)}
 	if trouble := w.driverSays(corev1.PersistentVolumeClaimNodeResizeError, "FileSystemResizeFailed"); trouble != "" {
 		g.resizing = resizing(ResizeFailed, "the volume is larger, and the node could not follow: %s", trouble)
@@ -240,7 +241,7 @@ func unused(w World, _ time.Time) *growing {
 	if !w.onFilesystem() || len(w.Growth.Users) == 0 {
 		return nil
 	}
-	return &growing{again: usersAgain, actions: w.makeWay(), resizing: resizing(DiskInUse,
+	return &growing{again: lookAgain, actions: w.makeWay(), resizing: resizing(DiskInUse,
 		"the volume is larger; %s is not touched while %s uses it: KubeVirt makes it larger where its feature gate ExpandDisks is on, else vmdisk does once no pod uses it",
 		cdi.DiskImage, strings.Join(w.Growth.Users, ", "))}
 }
@@ -253,11 +254,14 @@ func (w World) makeWay() []action.Action {
 	return w.endWorker()
 }
 
+// Grows says whether the disk is smaller than what is asked for.
+func (w World) Grows() bool {
+	return w.claim() != nil && w.Disk.Spec.Storage != nil && w.have().Cmp(*w.Disk.Spec.Storage) < 0
+}
+
 // FileGrows says whether a file is to be made longer now, so that it matters who uses it.
 func (w World) FileGrows() bool {
-	claim := w.claim()
-	return claim != nil && w.Disk.Spec.Storage != nil && w.have().Cmp(*w.Disk.Spec.Storage) < 0 && w.onFilesystem() &&
-		claim.Spec.Resources.Requests.Storage().CmpInt64(w.request()) >= 0
+	return w.Grows() && w.onFilesystem() && w.Claim.Spec.Resources.Requests.Storage().CmpInt64(w.request()) >= 0
 }
 
 // growthRefused says whether what the API server refused was a step of growing.

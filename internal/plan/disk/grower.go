@@ -49,7 +49,7 @@ func lengthened(w World, now time.Time) *growing {
 		if why := populate.Hindrance(worker, w.Growth.Warnings); why != "" && worker.Status.Phase == corev1.PodPending {
 			g.resizing = resizing(ResizeFailed, "the worker that makes the disk larger does not start: %s", why)
 		}
-		g.again = usersAgain // somebody may come who needs the volume
+		g.again = lookAgain // somebody may come who needs the volume
 	}
 	return g
 }

@@ -30,7 +30,7 @@ func Inflated(size int64, overhead cdiv1.Percent) int64 {
 
 // RequestFor is what a claim that exists must ask for, so that a disk of size bytes fits: on a filesystem more, for its overhead.
 func RequestFor(claim corev1.PersistentVolumeClaimSpec, size int64, cluster Cluster) int64 {
-	if mode(claim.VolumeMode) != corev1.PersistentVolumeFilesystem {
+	if Mode(claim.VolumeMode) != corev1.PersistentVolumeFilesystem {
 		return size
 	}
 	return Inflated(size, overheadOf(cluster.ClassOf(claim), cluster.Config))
