@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/internal/kube"
 	"vmdisk.io/vmdisk/internal/plan/populate"
 	"vmdisk.io/vmdisk/internal/pod"
@@ -26,7 +27,11 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (pop
 	if w.Cluster, w.Settings.Placement, err = kube.Cluster(ctx, r.Reader); err != nil {
 		return w, err
 	}
-	if w.Claim, err = kube.Find[corev1.PersistentVolumeClaim](ctx, r.Reader, key); err != nil || w.Claim == nil {
+	if w.Claim, err = kube.Find[corev1.PersistentVolumeClaim](ctx, r.Reader, key); err != nil {
+		return w, err
+	}
+	if w.Claim == nil {
+		w.Static, err = r.static(ctx, w.DataVolume)
 		return w, err
 	}
 	worker := types.NamespacedName{Namespace: key.Namespace, Name: pod.Name(w.Claim.UID)}
@@ -41,6 +46,18 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (pop
 		w.Active, err = r.active(ctx)
 	}
 	return w, err
+}
+
+// static finds the volume that is reserved for a DataVolume's claim, if the DataVolume asks to look for one.
+func (r *Reconciler) static(ctx context.Context, dv *cdiv1.DataVolume) (*corev1.PersistentVolume, error) {
+	if _, asked := dv.Annotations[cdi.CheckStaticVolume]; !asked {
+		return nil, nil
+	}
+	var volumes corev1.PersistentVolumeList
+	if err := r.Reader.List(ctx, &volumes); err != nil {
+		return nil, fmt.Errorf("list volumes: %w", err)
+	}
+	return populate.StaticVolume(dv, volumes.Items), nil
 }
 
 // active counts the disks that are being filled.

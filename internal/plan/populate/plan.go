@@ -45,7 +45,7 @@ func Plan(w World, now time.Time) action.Decision[cdiv1.DataVolumeStatus] {
 		f.volume = volume.OfClaim(w.Claim.Spec, w.DataVolume.Spec, w.Cluster)
 	}
 	steps := []func(*flow) *verdict{
-		rendered, made, permitted, ours, staying, alive, // the claim
+		rendered, made, permitted, ours, staying, alive, pinned, // the claim
 		remember, filled, possible, // what earlier attempts left
 		fillable, wanted, bound, // what the claim waits for
 		left, due, placed, started, // the next attempt
