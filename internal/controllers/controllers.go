@@ -52,7 +52,9 @@ func All(mgr ctrl.Manager, o Options) ([]Controller, error) {
 	}
 	writer := kube.NewWriter(mgr.GetClient(), mgr.GetEventRecorder("vmdisk"))
 	reader := mgr.GetCache()
-	disks := &vmdisk.Reconciler{Reader: reader, Writer: writer, DefaultClass: o.DefaultClass, Now: time.Now}
+	disks := &vmdisk.Reconciler{
+		Reader: reader, Live: mgr.GetAPIReader(), Writer: writer, Worker: o.Worker, DefaultClass: o.DefaultClass, Now: time.Now,
+	}
 	if o.Engine == clone.EngineCDI {
 		return []Controller{disks}, nil
 	}
@@ -88,7 +90,7 @@ func Cached() cache.Options {
 
 // Index prepares the look-ups that the controllers make.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	return indexer.IndexField(ctx, &corev1.Event{}, datavolume.ByInvolvedUID, func(o client.Object) []string {
+	return indexer.IndexField(ctx, &corev1.Event{}, kube.ByInvolvedUID, func(o client.Object) []string {
 		return []string{string(o.(*corev1.Event).InvolvedObject.UID)}
 	})
 }

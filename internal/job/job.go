@@ -30,6 +30,8 @@ type Spec struct {
 	Attempt int    `json:"attempt"`
 	Source  Source `json:"source"`
 	Target  Target `json:"target"`
+	// Grow: there is no source. The disk that is on the target, a file, is made as long as the target's size; what it holds stays.
+	Grow bool `json:"grow,omitempty"`
 	// Checkpoint is the newest one that an earlier attempt for the same claim has told, to go on from; empty for none.
 	Checkpoint string `json:"checkpoint,omitempty"`
 	// PatienceSeconds is how long nothing may move before the worker gives up; 0: it never does.

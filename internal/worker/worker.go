@@ -87,6 +87,10 @@ func run(ctx context.Context, spec job.Spec, o Options, printer *printer) (repor
 		return report, broken("the job's target has a size of %d bytes", spec.Target.SizeBytes)
 	}
 	switch {
+	case spec.Grow && spec.Source == (job.Source{}):
+		return runGrow(spec, printer)
+	case spec.Grow:
+		return report, broken("the job is to grow a disk, and names a source")
 	case spec.Source.Blank != nil && spec.Source.HTTP == nil:
 		return runBlank(ctx, spec, printer)
 	case spec.Source.HTTP != nil && spec.Source.Blank == nil:

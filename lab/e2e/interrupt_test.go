@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"vmdisk.io/vmdisk/api/cdi"
@@ -149,16 +147,7 @@ func TestDeletedAtHalf(t *testing.T) {
 			if err := n.Delete(t.Context(), get(n, "disk", &v1alpha1.VMDisk{})); err != nil {
 				t.Fatalf("delete the disk: %v", err)
 			}
-			n.eventually(soon, "no object is left", func() error {
-				left := []string{}
-				for _, objects := range []client.ObjectList{&v1alpha1.VMDiskList{}, &cdiv1.DataVolumeList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PodList{}} {
-					left = append(left, names(t, list(n, objects))...)
-				}
-				if len(left) > 0 {
-					return errors.New(strings.Join(left, ", "))
-				}
-				return nil
-			})
+			n.becomesEmpty()
 			n.leavesNothing(v)
 		})
 	}

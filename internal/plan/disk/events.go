@@ -41,6 +41,19 @@ func (w World) events(ready, workloads metav1.Condition) []action.Event {
 	return events
 }
 
+// growthEvents tell how the disk grows: a line for each new state.
+func (w World) growthEvents(now *metav1.Condition) []action.Event {
+	old := meta.FindStatusCondition(w.Disk.Status.Conditions, v1alpha1.ConditionResizing)
+	if now == nil || old != nil && old.Reason == now.Reason {
+		return nil
+	}
+	e := action.Event{Type: corev1.EventTypeNormal, Reason: now.Reason, Message: now.Message}
+	if now.Reason == ResizeFailed {
+		e.Type = corev1.EventTypeWarning
+	}
+	return []action.Event{e}
+}
+
 // trouble is what the disk has met that its conditions did not tell yet; nil for none. A retry that meets the same again is silent.
 func (w World) trouble() *action.Event {
 	if w.DataVolume.Status.Phase == cdiv1.Failed {

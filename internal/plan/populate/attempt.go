@@ -100,6 +100,9 @@ func wanted(f *flow) *verdict {
 	if b.reason != cdi.ReasonPending { // a consumer has come, and its volume can't be made
 		return &verdict{phase: cdiv1.WaitForFirstConsumer, bound: b}
 	}
+	if f.volume.Class.Provisioner == noProvisioner {
+		return &verdict{phase: cdiv1.WaitForFirstConsumer, bound: b}
+	}
 	b.message = fmt.Sprintf("PVC %s Pending: StorageClass %s makes its volume when the first pod or virtual machine uses it", f.Claim.Name, f.volume.Class.Name)
 	return &verdict{phase: cdiv1.WaitForFirstConsumer, bound: b}
 }

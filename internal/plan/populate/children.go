@@ -84,7 +84,7 @@ func newWorker(w World, v volume.Volume, m Memory) *corev1.Pod {
 		Job:        spec,
 		Mounts:     mounts,
 		Config:     w.Cluster.Config,
-		Settings:   w.Settings,
+		Settings:   placement(w),
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"vmdisk.io/vmdisk/internal/action"
 	"vmdisk.io/vmdisk/internal/job"
 	"vmdisk.io/vmdisk/internal/plan/cause"
+	"vmdisk.io/vmdisk/internal/plan/volume"
 )
 
 // condition is a condition without its times.
@@ -72,6 +73,9 @@ func (f *flow) boundCondition() condition {
 	return f.pending()
 }
 
+// noProvisioner is the provisioner of classes whose volumes are made by hand.
+const noProvisioner = "kubernetes.io/no-provisioner"
+
 // pending is the state of a claim that isn't bound: the last complaint about it, or else whom it waits for.
 func (f *flow) pending() condition {
 	c := condition{corev1.ConditionFalse, cdi.ReasonPending, fmt.Sprintf("PVC %s Pending", f.DataVolume.Name)}
@@ -82,10 +86,14 @@ func (f *flow) pending() condition {
 			return c
 		}
 	}
-	if f.volume.Class != nil {
-		c.message += fmt.Sprintf(": %s has not made its volume yet", f.volume.Class.Provisioner)
-	} else {
+	switch class := f.volume.Class; {
+	case class == nil:
 		c.message += ": it has no StorageClass that could make its volume, so it waits for a PersistentVolume that somebody makes for it"
+	case class.Provisioner == noProvisioner:
+		c.message += fmt.Sprintf(": StorageClass %s makes no volumes, so it waits for a PersistentVolume of that class that somebody makes: at least %s, %s, %v",
+			class.Name, f.volume.Claim.Resources.Requests.Storage(), volume.Mode(f.volume.Claim.VolumeMode), f.volume.Claim.AccessModes)
+	default:
+		c.message += fmt.Sprintf(": %s has not made its volume yet", class.Provisioner)
 	}
 	return c
 }

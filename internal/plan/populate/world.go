@@ -23,6 +23,8 @@ type World struct {
 	DataVolume *cdiv1.DataVolume
 	// Claim is the claim with the DataVolume's name, whoever owns it.
 	Claim *corev1.PersistentVolumeClaim
+	// Static is the PersistentVolume that is reserved for the claim, where the DataVolume asks to look for one.
+	Static *corev1.PersistentVolume
 	// Worker is the claim's worker pod.
 	Worker *corev1.Pod
 	// Warnings are the Warning events about the claim and the worker, the newest last.

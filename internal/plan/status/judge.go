@@ -251,5 +251,8 @@ func (s Seen) notes(v verdict) []string {
 	if ready != nil && ready.Status == metav1.ConditionFalse && ready.Message != v.why {
 		notes = append(notes, ready.Message)
 	}
+	if resizing := meta.FindStatusCondition(s.Disk.Status.Conditions, v1alpha1.ConditionResizing); resizing != nil && resizing.Reason != disk.Resized {
+		notes = append(notes, resizing.Message)
+	}
 	return notes
 }
