@@ -135,7 +135,7 @@ func (w World) pinned() string {
 	case !waits:
 		return fmt.Sprintf("a volume of StorageClass %s can be used %s only, and the class picks the place without asking where the virtual machine may run: "+
 			"one that may not run there won't start. A class with volumeBindingMode: WaitForFirstConsumer asks", class.Name, where)
-	case w.Disk.Spec.Immediate():
+	case w.Disk.Spec.Immediate() && w.Disk.Spec.Placement.IsEmpty(): // else its owner has picked the place
 		return fmt.Sprintf("a volume of StorageClass %s can be used %s only, and with bindImmediately the place is picked before the virtual machine is known: "+
 			"one that may not run there won't start. bindImmediately: false avoids that", class.Name, where)
 	default:

@@ -129,7 +129,10 @@ func TestFor(t *testing.T) {
 		"a class of one node that is the default": {func(w *World) { w.Disk.Spec.StorageClass = ""; w.mark(cdi.DefaultClass, "local") },
 			[]string{"a volume of StorageClass local" + onOne + "with bindImmediately the place is picked before the virtual machine is known: one that may not run there won't start. bindImmediately: false avoids that"}},
 		"a class of one node, and a disk that waits": {func(w *World) { w.Disk.Spec.StorageClass, w.Disk.Spec.BindImmediately = "local", new(false) }, nil},
-		"a class of one node, where there is one":    {func(w *World) { w.Disk.Spec.StorageClass, w.Nodes = "local", w.Nodes[:1] }, nil},
+		"a class of one node, and a disk that says where": {func(w *World) {
+			w.Disk.Spec.StorageClass, w.Disk.Spec.Placement = "local", &v1alpha1.Placement{NodeSelector: map[string]string{"gpu": "yes"}}
+		}, nil},
+		"a class of one node, where there is one": {func(w *World) { w.Disk.Spec.StorageClass, w.Nodes = "local", w.Nodes[:1] }, nil},
 		"a class of one node that never waits": {func(w *World) { w.Disk.Spec.StorageClass, w.Disk.Spec.BindImmediately = "eager", new(false) },
 			[]string{"a volume of StorageClass eager" + onOne + "the class picks the place without asking where the virtual machine may run: one that may not run there won't start. A class with volumeBindingMode: WaitForFirstConsumer asks"}},
 
