@@ -87,6 +87,8 @@ const (
 	ReasonChecksumError = "ChecksumError"
 	// ReasonErrStartingPod: the API server refused the worker.
 	ReasonErrStartingPod = "ErrStartingPod"
+	// ReasonNodeNotReady: the worker's node doesn't answer. CDI has no word for it.
+	ReasonNodeNotReady = "NodeNotReady"
 	// ReasonUnschedulable: no node takes the worker.
 	ReasonUnschedulable = "Unschedulable"
 	// ReasonTransferRunning in Ready: a worker runs.

@@ -96,6 +96,7 @@ type HTTPSource struct {
 	// URL of the image, http or https.
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^https?://[^/]`
+	// +kubebuilder:validation:XValidation:rule="isURL(self)",message="url can't be read: check it for spaces, its port, and characters that must be escaped"
 	URL string `json:"url"`
 	// Checksum of the bytes as they are served, "algorithm:hex": md5, sha1, sha256 or sha512.
 	// +optional

@@ -23,6 +23,7 @@ import (
 	"vmdisk.io/vmdisk/internal/controllers/vmdisk"
 	"vmdisk.io/vmdisk/internal/kube"
 	"vmdisk.io/vmdisk/internal/plan/clone"
+	"vmdisk.io/vmdisk/internal/plan/populate"
 	"vmdisk.io/vmdisk/internal/pod"
 )
 
@@ -34,6 +35,8 @@ type Options struct {
 	DefaultClass string
 	// Engine makes the disks of DataVolumes. Where it is CDI, what CDI serves is left to it.
 	Engine clone.Engine
+	// Ended is told how each attempt ended, for the metrics; it may be told one twice. Nil for nobody.
+	Ended func(populate.Attempt)
 }
 
 // Controller is one of the controllers.
@@ -57,7 +60,7 @@ func All(mgr ctrl.Manager, o Options) ([]Controller, error) {
 	}
 	return []Controller{
 		disks,
-		&datavolume.Reconciler{Reader: reader, Writer: writer, Progress: kube.ReadProgress(pods), Settings: o.Worker, Now: time.Now},
+		&datavolume.Reconciler{Reader: reader, Writer: writer, Log: kube.ReadLog(pods), Settings: o.Worker, Ended: o.Ended, Now: time.Now},
 		&storageprofile.Reconciler{Reader: reader, Snapshots: mgr.GetAPIReader(), Writer: writer, Now: time.Now},
 		&cdiconfig.Reconciler{Reader: reader, Writer: writer},
 	}, nil

@@ -176,6 +176,7 @@ func TestControllers(t *testing.T) {
 	t.Run("a claim that was kept is taken over as it is", func(t *testing.T) { restoreAClaim(plane{p.Client, t}) })
 	t.Run("a volume that was kept is bound, and not filled", func(t *testing.T) { restoreAVolume(plane{p.Client, t}) })
 	t.Run("a worker that is to be kept is kept", func(t *testing.T) { keepTheWorker(plane{p.Client, t}) })
+	t.Run("a disk that failed is tried again when somebody asks", func(t *testing.T) { retryAFailedDisk(plane{p.Client, t}) })
 	t.Run("a quota's refusal is told, and room lets the disk go on", func(t *testing.T) { waitForQuota(plane{p.Client, t}) })
 }
 

@@ -1,20 +1,19 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	sdkapi "kubevirt.io/controller-lifecycle-operator-sdk/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"vmdisk.io/vmdisk/api/cdi"
+	"vmdisk.io/vmdisk/internal/plan/cause"
 	"vmdisk.io/vmdisk/internal/plan/config"
 	"vmdisk.io/vmdisk/internal/plan/volume"
 )
@@ -61,15 +60,6 @@ func Warnings(ctx context.Context, from client.Reader, claim *corev1.PersistentV
 		}
 		warnings = append(warnings, list.Items...)
 	}
-	slices.SortStableFunc(warnings, func(a, b corev1.Event) int { return lastSeen(a).Compare(lastSeen(b).Time) })
+	slices.SortStableFunc(warnings, func(a, b corev1.Event) int { return cause.LastSeen(a).Compare(cause.LastSeen(b).Time) })
 	return warnings, nil
-}
-
-// lastSeen is when an event happened last. The two event APIs keep that in different fields.
-func lastSeen(e corev1.Event) metav1.Time {
-	t := e.LastTimestamp
-	if e.Series != nil {
-		t = metav1.Time(e.Series.LastObservedTime)
-	}
-	return cmp.Or(t, metav1.Time(e.EventTime), e.CreationTimestamp)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,8 @@ type Settings struct {
 	Image string
 	// PullPolicy is empty for the kubelet's default.
 	PullPolicy corev1.PullPolicy
+	// Patience is how long nothing may move in a worker before it is ended; 0: for ever.
+	Patience time.Duration
 	// Placement is where CDI.spec.workload wants workers.
 	Placement sdkapi.NodePlacement
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -227,6 +228,18 @@ func (w *workers) see(event watch.EventType, object client.Object) {
 	}
 	w.live[uid] = true
 	w.twice = w.twice || len(w.live) > 1
+}
+
+// watchEvictions sees from now on whether the kubelet evicts a worker.
+func (n *tenant) watchEvictions() (evicted func() bool) {
+	n.t.Helper()
+	var seen atomic.Bool
+	n.watch(n.name, &corev1.PodList{}, func(_ watch.EventType, object client.Object) {
+		if pod, ok := object.(*corev1.Pod); ok && pod.Status.Reason == "Evicted" {
+			seen.Store(true)
+		}
+	})
+	return seen.Load
 }
 
 func (w *workers) seen() []types.UID {

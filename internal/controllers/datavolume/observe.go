@@ -41,11 +41,23 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (pop
 	if w.Warnings, err = kube.Warnings(ctx, r.Reader, w.Claim, w.Worker); err != nil {
 		return w, err
 	}
-	if w.Worker != nil && w.Worker.Status.Phase == corev1.PodRunning {
-		w.Progress = r.Progress(ctx, w.Worker)
+	err = r.observeWork(ctx, &w)
+	return w, err
+}
+
+// observeWork reads what the worker is doing.
+func (r *Reconciler) observeWork(ctx context.Context, w *populate.World) (err error) {
+	if w.Worker == nil {
+		return nil
+	}
+	if w.Node, err = kube.Find[corev1.Node](ctx, r.Reader, types.NamespacedName{Name: w.Worker.Spec.NodeName}); err != nil {
+		return err
+	}
+	if w.WantsLog() {
+		w.Log = r.Log(ctx, w.Worker)
 		w.Active, err = r.active(ctx)
 	}
-	return w, err
+	return err
 }
 
 // static finds the volume that is reserved for a DataVolume's claim, if the DataVolume asks to look for one.

@@ -213,9 +213,13 @@ func (w World) why() string {
 	return ""
 }
 
-// told is a condition of the DataVolume; empty if it has none of the kind.
 func (w World) told(kind cdiv1.DataVolumeConditionType) cdiv1.DataVolumeCondition {
-	for _, c := range w.DataVolume.Status.Conditions {
+	return Told(w.DataVolume, kind)
+}
+
+// Told is a condition of a DataVolume; empty if it has none of the kind.
+func Told(dv *cdiv1.DataVolume, kind cdiv1.DataVolumeConditionType) cdiv1.DataVolumeCondition {
+	for _, c := range dv.Status.Conditions {
 		if c.Type == kind {
 			return c
 		}
@@ -267,6 +271,9 @@ func (w World) annotations() map[string]string {
 	}
 	if p := w.Disk.Spec.Placement.Encode(); p != "" {
 		told[v1alpha1.PlacementAnnotation] = p
+	}
+	if wish := w.Disk.Annotations[v1alpha1.RetryAnnotation]; wish != "" {
+		told[v1alpha1.RetryAnnotation] = wish
 	}
 	return told
 }

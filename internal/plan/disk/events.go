@@ -71,10 +71,12 @@ func (w World) trouble() *action.Event {
 	return &action.Event{Type: corev1.EventTypeWarning, Reason: c.Reason, Message: text}
 }
 
-// troubled finds the DataVolume's condition that tells of trouble: the worker's, which is the later one, else the claim's.
-func (w World) troubled() (cdiv1.DataVolumeCondition, bool) {
+func (w World) troubled() (cdiv1.DataVolumeCondition, bool) { return Troubled(w.DataVolume) }
+
+// Troubled finds a DataVolume's condition that tells of trouble: the worker's, which is the later one, else the claim's.
+func Troubled(dv *cdiv1.DataVolume) (cdiv1.DataVolumeCondition, bool) {
 	for _, kind := range []cdiv1.DataVolumeConditionType{cdiv1.DataVolumeRunning, cdiv1.DataVolumeBound} {
-		if c := w.told(kind); c.Status == corev1.ConditionFalse && c.Message != "" && telling(c.Reason) {
+		if c := Told(dv, kind); c.Status == corev1.ConditionFalse && c.Message != "" && telling(c.Reason) {
 			return c, true
 		}
 	}

@@ -46,10 +46,10 @@ func Plan(w World, now time.Time) action.Decision[cdiv1.DataVolumeStatus] {
 	}
 	steps := []func(*flow) *verdict{
 		rendered, made, permitted, ours, staying, alive, pinned, // the claim
-		remember, filled, possible, // what earlier attempts left
+		remember, kept, asked, noted, filled, possible, // what earlier attempts left
 		fillable, wanted, bound, // what the claim waits for
 		left, due, placed, started, // the next attempt
-		moved, scheduled, // the attempt at work
+		moved, scheduled, reachable, lively, // the attempt at work
 	}
 	for _, step := range steps {
 		if v := step(f); v != nil {

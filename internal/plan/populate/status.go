@@ -44,7 +44,7 @@ func (f *flow) decision(v verdict) action.Decision[cdiv1.DataVolumeStatus] {
 	return action.Decision[cdiv1.DataVolumeStatus]{
 		Actions: f.actions,
 		Status:  status,
-		Events:  append(changes(f.DataVolume.Name, old, status), f.failure(old, status)...),
+		Events:  slices.Concat(changes(f.DataVolume.Name, old, status), f.failure(old, status), f.beginning(old, status)),
 		Again:   v.again,
 	}
 }
@@ -125,13 +125,13 @@ func find(conditions []cdiv1.DataVolumeCondition, kind cdiv1.DataVolumeCondition
 
 // progress is the running worker's. A log that can't be read for once takes nothing back.
 func (f *flow) progress() string {
-	if f.Progress == nil {
+	if f.Log == nil {
 		if c, ok := find(f.DataVolume.Status.Conditions, cdiv1.DataVolumeRunning); ok && c.Status == corev1.ConditionTrue {
 			return string(f.DataVolume.Status.Progress)
 		}
 		return "N/A"
 	}
-	done, ok := f.Progress.Percent()
+	done, ok := f.Log.Progress.Percent()
 	if !ok {
 		return "N/A"
 	}

@@ -3,6 +3,7 @@ package populate
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -55,6 +56,12 @@ func later(d time.Duration) func(*sim) {
 }
 
 func stories() map[string]story {
+	all := failureStories()
+	maps.Copy(all, plainStories())
+	return all
+}
+
+func plainStories() map[string]story {
 	return map[string]story{
 		"import": {
 			func() *sim { return newSim(dataVolume(nil), immediateClass) },

@@ -49,6 +49,16 @@ func endOf(worker *corev1.Pod, now time.Time) (job.Result, time.Time, bool) {
 	return silent(worker, end), ended, true
 }
 
+// spoke says whether the worker has left a result.
+func spoke(worker *corev1.Pod) bool {
+	status, _ := containerStatus(worker)
+	if status.State.Terminated == nil {
+		return false
+	}
+	_, ok := job.ParseResult(status.State.Terminated.Message)
+	return ok
+}
+
 // unheard is the end of a pod whose container never ran or left no trace: the node refused or lost it.
 func unheard(worker *corev1.Pod) job.Result {
 	reason, message := worker.Status.Reason, strings.TrimSpace(worker.Status.Message)
