@@ -82,11 +82,16 @@ func screens() map[string]screen {
 			c.refuse = strings.ReplaceAll(quotaText, "requests.storage", "pods")
 			c.settle()
 		}},
-		"12-unschedulable":        {do: (*cluster).unschedulable},
-		"12-image-pull":           {do: (*cluster).imagePull},
-		"12-starting":             {do: func(c *cluster) { c.settle(); c.bind(); c.settle(); c.later(time.Second) }},
-		"13-filling":              {do: func(c *cluster) { c.filling(); c.later(8 * time.Second) }},
-		"13-filling-length-open":  {do: func(c *cluster) { c.filling(); c.world.Log.Progress.TotalBytes = 0; c.settle(); c.later(8 * time.Second) }},
+		"12-unschedulable": {do: (*cluster).unschedulable},
+		"12-image-pull":    {do: (*cluster).imagePull},
+		"12-starting":      {do: func(c *cluster) { c.settle(); c.bind(); c.settle(); c.later(time.Second) }},
+		"13-filling":       {do: func(c *cluster) { c.filling(); c.later(8 * time.Second) }},
+		"13-filling-length-open": {do: func(c *cluster) {
+			c.filling()
+			c.world.Log.Progress.TotalBytes = 0
+			c.settle()
+			c.later(8 * time.Second)
+		}},
 		"13-filling-again":        {do: (*cluster).fillingAgain},
 		"13-filling-few-rights":   {do: func(c *cluster) { c.filling(); c.later(8 * time.Second) }, seen: fewRights},
 		"13-filling-disk-only":    {do: func(c *cluster) { c.filling(); c.later(8 * time.Second) }, seen: diskOnly},
