@@ -125,7 +125,7 @@ func (l *layout) sizeOf(cluster int64) *storedSize {
 // remember takes note of a size.
 func (l *layout) remember(cluster int64, s storedSize) error {
 	if _, ok := slices.BinarySearch(l.numbers, cluster/l.l2Entries()); !ok {
-		return errChanged
+		return ErrChanged
 	}
 	*l.sizeOf(cluster) = s
 	return nil
@@ -134,7 +134,7 @@ func (l *layout) remember(cluster int64, s storedSize) error {
 // compare compares a size with the one that was remembered.
 func (l *layout) compare(cluster int64, s storedSize) error {
 	if *l.sizeOf(cluster) != s {
-		return errChanged
+		return ErrChanged
 	}
 	return nil
 }

@@ -139,9 +139,9 @@ func (p *packer) pack(e *zstd.Encoder, b *batch) error {
 	there := min(int64(len(b.plain)), p.disk.Size()-offset)
 	if n, err := p.disk.ReadAt(b.plain[:there], offset); int64(n) < there {
 		if err == io.EOF { //nolint:errorlint // a wrapped one is a failure
-			err = io.ErrUnexpectedEOF
+			err = ErrChanged // it has become shorter
 		}
-		return fmt.Errorf("read %d bytes at %d of the disk: %w", there, offset, err)
+		return err // which says what was read
 	}
 	clear(b.plain[there:])
 	for i := range b.sizes {

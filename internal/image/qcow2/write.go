@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"vmdisk.io/vmdisk/internal/image"
@@ -72,7 +71,7 @@ func (w *Writer) WriteStream(ctx context.Context, out io.Writer) (int64, error) 
 	}
 	end, err := w.pack(ctx, out, w.layout.compare)
 	if err == nil && end != w.layout.end {
-		err = errChanged
+		err = ErrChanged
 	}
 	if err != nil {
 		return 0, err
@@ -83,8 +82,8 @@ func (w *Writer) WriteStream(ctx context.Context, out io.Writer) (int64, error) 
 	return w.layout.length(), w.layout.writeRefcounts(out)
 }
 
-// errChanged is found when the disk is packed the second time.
-var errChanged = errors.New("the disk was changed while it was being read: wait until whatever writes to it is done, and try again")
+// ErrChanged is the error of a disk that isn't the same the second time that it is read.
+var ErrChanged = errors.New("the disk was changed while it was being read: wait until whatever writes to it is done, and try again")
 
 // packSizes packs the disk to out, and remembers the sizes.
 func (w *Writer) packSizes(ctx context.Context, out io.Writer) (err error) {
@@ -122,10 +121,7 @@ func (w *Writer) pack(ctx context.Context, out io.Writer, note func(cluster int6
 	if err == nil {
 		err = buffered.Flush()
 	}
-	if err != nil {
-		return 0, fmt.Errorf("write the disk as qcow2: %w", err)
-	}
-	return end, nil
+	return end, err
 }
 
 // writeZeros writes n zeros.

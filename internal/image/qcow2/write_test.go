@@ -273,7 +273,7 @@ func TestADiskThatChangesWhileItIsStreamedIsNoImage(t *testing.T) {
 		"nothing":       {size: 4 << 20},
 	} {
 		w := newWriter(t, &changing{before, 3, after}, 1) // NewWriter, the first and the second pass
-		if _, err := w.WriteStream(t.Context(), io.Discard); !errors.Is(err, errChanged) {
+		if _, err := w.WriteStream(t.Context(), io.Discard); !errors.Is(err, ErrChanged) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
