@@ -188,8 +188,8 @@ func (h *header) parseDisk(head []byte, limits image.Limits) error {
 	}
 	h.size = int64(size)
 	need := (h.size + h.l2Covers() - 1) / h.l2Covers()
-	if need > limits.TableBytes/8 {
-		return image.Refuse(image.TooLarge, "the qcow2 image needs an L1 table of %d entries, more than the %d that are accepted: make it with larger clusters ('qemu-img convert -O qcow2 -o cluster_size=64k IN OUT')", need, limits.TableBytes/8)
+	if most := min(limits.TableBytes/8, 1<<numberBits); need > most {
+		return image.Refuse(image.TooLarge, "the qcow2 image needs an L1 table of %d entries, more than the %d that are accepted: make it with larger clusters ('qemu-img convert -O qcow2 -o cluster_size=64k IN OUT')", need, most)
 	}
 	if have := int64(be.Uint32(head[36:])); have < need {
 		return corrupt("its L1 table has %d entries, and its disk needs %d", have, need)

@@ -3,6 +3,7 @@ package qcow2
 import (
 	"encoding/binary"
 	"io"
+	"slices"
 	"sync"
 
 	"vmdisk.io/vmdisk/internal/image"
@@ -57,26 +58,29 @@ func (v *view) readL1() error {
 	if v.l1Offset > v.Length-n { // before that many bytes are allocated
 		return truncated("its L1 table", v.l1Offset, n)
 	}
-	table := make([]byte, n)
-	if err := v.ReadFull(table, v.l1Offset, "its L1 table"); err != nil {
-		return err
-	}
-	var err error
-	v.l1, err = v.parseL1(table)
-	return err
-}
-
-// parseL1 reads the offsets of the L2 tables from an L1 table.
-func (h header) parseL1(table []byte) ([]int64, error) {
-	l1 := make([]int64, h.l1Entries)
-	for i := range l1 {
-		offset, err := h.l2Offset(binary.BigEndian.Uint64(table[i*8:]))
-		if err != nil {
-			return nil, err
+	v.l1 = make([]int64, 0, v.l1Entries)
+	raw := make([]byte, min(n, l1Step))
+	for at := int64(0); at < n; at += int64(len(raw)) {
+		raw = raw[:min(int64(len(raw)), n-at)]
+		if err := v.ReadFull(raw, v.l1Offset+at, "its L1 table"); err != nil {
+			return err
 		}
-		l1[i] = offset
+		for i := 0; i < len(raw); i += 8 {
+			offset, err := v.l2Offset(binary.BigEndian.Uint64(raw[i:]))
+			if err != nil {
+				return err
+			}
+			v.l1 = append(v.l1, offset)
+		}
 	}
-	return l1, nil
+	sorted := slices.Clone(v.l1)
+	slices.Sort(sorted)
+	for i := 1; i < len(sorted); i++ {
+		if sorted[i] == sorted[i-1] && sorted[i] != 0 {
+			return sharedTable(sorted[i])
+		}
+	}
+	return nil
 }
 
 // Format implements image.Image.

@@ -51,6 +51,9 @@ func (h header) l2Offset(entry uint64) (int64, error) {
 	if offset%h.clusterSize() != 0 {
 		return 0, corrupt("an L2 table lies at offset %d, within a cluster", offset)
 	}
+	if offset>>h.clusterBits >= farthest {
+		return 0, corrupt("an L2 table lies at offset %d, where no file ends", offset)
+	}
 	return offset, nil
 }
 
