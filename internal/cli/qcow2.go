@@ -202,8 +202,10 @@ func (d *disk) openView(ctx context.Context, f source.Source, format image.Forma
 	}
 	d.read = &counted{r: source.ReaderAt{Context: ctx, Source: f}}
 	in := opened{source: f}
-	d.view, err = formats.OpenAs(format, in.withHoles(source.NewCache(d.read, description.Length)), description.Length, d.job.Limits)
-	return err
+	if d.view, err = formats.OpenAs(format, in.withHoles(source.NewCache(d.read, description.Length)), description.Length, d.job.Limits); err != nil {
+		return err
+	}
+	return image.Map(d.view, description.Length, func(image.Mapping) error { return ctx.Err() }) // before anything is made
 }
 
 // write writes the image to a file, which appears when it is complete.
