@@ -61,7 +61,7 @@ func possible(f *flow) *verdict {
 // fillable: this version can fill the claim from the source. A source that can't be served has no claim of ours; this one's was changed
 // afterwards, or the claim was made by an installation that served it. A worker that is there has its job already.
 func fillable(f *flow) *verdict {
-	err := served(f.DataVolume.Spec)
+	err := Served(f.DataVolume.Spec)
 	if f.Worker != nil || err == nil {
 		return nil
 	}

@@ -7,8 +7,8 @@ import (
 	"vmdisk.io/vmdisk/internal/pod"
 )
 
-// served says whether this version can fill a disk from the spec's source. Its error is a *volume.Invalid.
-func served(spec cdiv1.DataVolumeSpec) error {
+// Served says whether this version can fill a disk from the spec's source. Its error is a *volume.Invalid.
+func Served(spec cdiv1.DataVolumeSpec) error {
 	no := func(what string) error {
 		return &volume.Invalid{Message: what + " is not served by this version of vmdisk: it fills disks from http and blank sources"}
 	}
