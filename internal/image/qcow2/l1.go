@@ -7,12 +7,12 @@ import (
 	"vmdisk.io/vmdisk/internal/image"
 )
 
-// tables are the L2 tables in the order of the image.
+// tables are the L2 tables that there are, in the order of the image.
 type tables struct {
-	known bool      // the L1 table was read
-	list  []l2Place // of those that there are
-	bits  uint      // of a cluster
-	first bool      // they are read before anything else; see readFirst
+	known bool // the L1 table was read
+	list  []l2Place
+	bits  uint // of a cluster
+	first bool // they are read before anything else; see readFirst
 }
 
 // l2Place is where an L2 table lies, in clusters, above its number: an L1 table can have millions of them.
@@ -34,7 +34,9 @@ func (t *tables) count() int { return len(t.list) }
 func (t *tables) offset(i int) int64 { return int64(t.list[i]>>numberBits) << t.bits }
 
 // number is which part of the disk the i-th of them maps.
-func (t *tables) number(i int) int64 { return int64(t.list[i] & (1<<numberBits - 1)) }
+func (t *tables) number(i int) int64 { return t.list[i].number() }
+
+func (p l2Place) number() int64 { return int64(p & (1<<numberBits - 1)) }
 
 // guestOf is where the part of the disk begins that the i-th table maps.
 func (p *pass) guestOf(i int) int64 { return p.tables.number(i) * p.l2Covers() }
@@ -89,19 +91,19 @@ func (p *pass) fetchL1() error {
 	return p.setTables(t)
 }
 
-func (p *pass) newTables() tables {
-	return tables{known: true, bits: p.clusterBits, list: make([]l2Place, 0, p.l1Entries)}
+func (h header) newTables() tables {
+	return tables{known: true, bits: h.clusterBits, list: make([]l2Place, 0, h.l1Entries)}
 }
 
 // addTables takes a part of the L1 table, which begins with the given entry.
-func (p *pass) addTables(t *tables, raw []byte, number int64) error {
+func (h header) addTables(t *tables, raw []byte, number int64) error {
 	for ; len(raw) > 0; raw = raw[8:] {
-		offset, err := p.l2Offset(binary.BigEndian.Uint64(raw))
+		offset, err := h.l2Offset(binary.BigEndian.Uint64(raw))
 		if err != nil {
 			return err
 		}
 		if offset != 0 {
-			t.list = append(t.list, l2Place(offset>>p.clusterBits)<<numberBits|l2Place(number))
+			t.list = append(t.list, l2Place(offset>>h.clusterBits)<<numberBits|l2Place(number))
 		}
 		number++
 	}
@@ -111,10 +113,8 @@ func (p *pass) addTables(t *tables, raw []byte, number int64) error {
 // setTables takes the L2 tables that there are. Those that the stream has passed are read at once.
 func (p *pass) setTables(t tables) error {
 	slices.Sort(t.list)
-	for i := 1; i < t.count(); i++ {
-		if t.offset(i) == t.offset(i-1) {
-			return sharedTable(t.offset(i))
-		}
+	if err := t.refuseShared(); err != nil {
+		return err
 	}
 	t.first = p.in.Random != nil && p.readFirst(&t)
 	p.tables = t
@@ -124,10 +124,15 @@ func (p *pass) setTables(t tables) error {
 	return p.readPassed()
 }
 
-// sharedTable refuses an L1 table with the same L2 table in two places. No program writes that, and a small image could have
+// refuseShared refuses an L1 table with the same L2 table in two places. No program writes that, and a small image could have
 // any number of look-ups made by it.
-func sharedTable(offset int64) error {
-	return corrupt("the L2 table at offset %d stands for two parts of its disk", offset)
+func (t *tables) refuseShared() error {
+	for i := 1; i < t.count(); i++ {
+		if t.offset(i) == t.offset(i-1) {
+			return corrupt("the L2 table at offset %d stands for two parts of its disk", t.offset(i))
+		}
+	}
+	return nil
 }
 
 // farTables is how far from the beginning of an image its first L2 table can lie before much of the data surely lies
