@@ -170,13 +170,13 @@ func TestControllers(t *testing.T) {
 		until(p, named(&cdiv1.CDIConfig{}, "", "config"), "new config", func(c *cdiv1.CDIConfig) bool { return c.UID != before && c.Status.FilesystemOverhead != nil })
 	})
 	t.Run("a disk is made, filled and ready", func(t *testing.T) { importADisk(plane{p.Client, t}) })
+	t.Run("a disk that failed is tried again when somebody asks", func(t *testing.T) { retryAFailedDisk(plane{p.Client, t}) })
 	t.Run("a disk on a filesystem grows, but not under a virtual machine", func(t *testing.T) { growADisk(plane{p.Client, t}) })
 	t.Run("a disk whose class doesn't let volumes grow says so", func(t *testing.T) { refuseToGrow(plane{p.Client, t}) })
 	t.Run("the same manifest again changes nothing", func(t *testing.T) { applyAgain(plane{p.Client, t}) })
 	t.Run("a claim that was kept is taken over as it is", func(t *testing.T) { restoreAClaim(plane{p.Client, t}) })
 	t.Run("a volume that was kept is bound, and not filled", func(t *testing.T) { restoreAVolume(plane{p.Client, t}) })
 	t.Run("a worker that is to be kept is kept", func(t *testing.T) { keepTheWorker(plane{p.Client, t}) })
-	t.Run("a disk that failed is tried again when somebody asks", func(t *testing.T) { retryAFailedDisk(plane{p.Client, t}) })
 	t.Run("a quota's refusal is told, and room lets the disk go on", func(t *testing.T) { waitForQuota(plane{p.Client, t}) })
 }
 

@@ -269,11 +269,11 @@ func (w World) annotations() map[string]string {
 	if w.Disk.Spec.Optical {
 		told[v1alpha1.OpticalAnnotation] = "true"
 	}
-	if p := w.Disk.Spec.Placement.Encode(); p != "" {
-		told[v1alpha1.PlacementAnnotation] = p
-	}
 	if wish := w.Disk.Annotations[v1alpha1.RetryAnnotation]; wish != "" {
 		told[v1alpha1.RetryAnnotation] = wish
+	}
+	if p := w.Disk.Spec.Placement.Encode(); p != "" {
+		told[v1alpha1.PlacementAnnotation] = p
 	}
 	return told
 }

@@ -238,7 +238,7 @@ func nonempty(sentence string) []string {
 	return []string{sentence}
 }
 
-// notes are what the VMDisk's spec asks for and doesn't get, or not yet, where the disk itself is made.
+// notes are what the VMDisk's spec asks for and doesn't get, where the disk itself is made.
 func (s Seen) notes(v verdict) []string {
 	if s.Disk == nil || v.state == Deleting || s.Disk.Status.ObservedGeneration == 0 {
 		return nil
@@ -251,8 +251,8 @@ func (s Seen) notes(v verdict) []string {
 	if ready != nil && ready.Status == metav1.ConditionFalse && ready.Message != v.why {
 		notes = append(notes, ready.Message)
 	}
-	if c := meta.FindStatusCondition(s.Disk.Status.Conditions, v1alpha1.ConditionResizing); c != nil && c.Status == metav1.ConditionTrue {
-		notes = append(notes, c.Message)
+	if resizing := meta.FindStatusCondition(s.Disk.Status.Conditions, v1alpha1.ConditionResizing); resizing != nil && resizing.Reason != disk.Resized {
+		notes = append(notes, resizing.Message)
 	}
 	return notes
 }

@@ -69,7 +69,7 @@ type Report struct {
 	Why    string `json:"why,omitempty"`
 	// LastError is how an earlier attempt ended, while another one runs.
 	LastError string `json:"lastError,omitempty"`
-	// Notes are what is wrong besides.
+	// Notes are what is wrong or still to be done besides.
 	Notes []string `json:"notes,omitempty"`
 	// Do is what to do, a sentence each.
 	Do []string `json:"do,omitempty"`
