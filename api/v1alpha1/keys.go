@@ -8,4 +8,7 @@ const (
 	OpticalAnnotation = "vm-disk.cozystack.io/optical"
 	// AttemptLabel on a worker: which attempt it is, from 1.
 	AttemptLabel = "vmdisk.io/attempt"
+	// RebindAnnotation on a PersistentVolume: it is on its way from a temporary claim to the claim that is named, and how it is to be
+	// reclaimed once it is there.
+	RebindAnnotation = "vmdisk.io/rebind"
 )

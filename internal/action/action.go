@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -16,7 +17,7 @@ type Object interface {
 	runtime.Object
 }
 
-// Action is one of Create, Delete, Annotate and Own. Each may be carried out twice without harm.
+// Action is one of Create, Delete, Annotate, Own, Reclaim and Hand. Each may be carried out twice without harm.
 type Action interface {
 	fmt.Stringer
 	isAction()
@@ -40,15 +41,37 @@ type Own struct {
 	Owner  metav1.OwnerReference
 }
 
+// Reclaim sets what becomes of a volume once its claim is gone, and with it a mark that says why, if the volume is still as it was
+// observed. An empty Mark removes the annotation.
+type Reclaim struct {
+	Volume    *corev1.PersistentVolume
+	Policy    corev1.PersistentVolumeReclaimPolicy
+	Key, Mark string
+}
+
+// Hand gives a volume to another claim, by its namespace, name and UID in one write, if the volume is still as it was observed.
+type Hand struct {
+	Volume *corev1.PersistentVolume
+	Claim  *corev1.PersistentVolumeClaim
+}
+
 func (Create) isAction()   {}
 func (Delete) isAction()   {}
 func (Annotate) isAction() {}
 func (Own) isAction()      {}
+func (Reclaim) isAction()  {}
+func (Hand) isAction()     {}
 
 func (a Create) String() string   { return "create " + name(a.Object) }
 func (a Delete) String() string   { return "delete " + name(a.Object) }
 func (a Annotate) String() string { return "annotate " + name(a.Object) }
 func (a Own) String() string      { return "own " + name(a.Object) }
+func (a Reclaim) String() string {
+	return fmt.Sprintf("let PersistentVolume %s be reclaimed by %s", a.Volume.Name, a.Policy)
+}
+func (a Hand) String() string {
+	return fmt.Sprintf("hand PersistentVolume %s to claim %s/%s", a.Volume.Name, a.Claim.Namespace, a.Claim.Name)
+}
 
 func name(o Object) string {
 	return fmt.Sprintf("%s %s", o.GetObjectKind().GroupVersionKind().Kind, o.GetName())

@@ -60,16 +60,36 @@ func (w *Writer) perform(ctx context.Context, a action.Action) (client.Object, e
 	case action.Own:
 		owners := append(a.Object.GetOwnerReferences(), a.Owner)
 		return w.patchMetadata(ctx, a.Object, map[string]any{"ownerReferences": owners})
+	case action.Reclaim:
+		var mark any // null removes an annotation
+		if a.Mark != "" {
+			mark = a.Mark
+		}
+		return w.patch(ctx, a.Volume, map[string]any{"annotations": map[string]any{a.Key: mark}},
+			map[string]any{"persistentVolumeReclaimPolicy": a.Policy})
+	case action.Hand:
+		return w.patch(ctx, a.Volume, map[string]any{}, map[string]any{"claimRef": map[string]any{
+			"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+			"namespace": a.Claim.Namespace, "name": a.Claim.Name, "uid": a.Claim.UID, "resourceVersion": nil,
+		}})
 	default:
 		return nil, fmt.Errorf("unknown action %T", a)
 	}
 }
 
-// patchMetadata merges into an object's metadata. The resource version makes the server refuse an object that has changed since it was
-// observed, or another one of its name.
 func (w *Writer) patchMetadata(ctx context.Context, o action.Object, metadata map[string]any) (client.Object, error) {
+	return w.patch(ctx, o, metadata, nil)
+}
+
+// patch merges into an object's metadata and spec. The resource version makes the server refuse an object that has changed since it was
+// observed, or another one of its name.
+func (w *Writer) patch(ctx context.Context, o action.Object, metadata, spec map[string]any) (client.Object, error) {
 	metadata["resourceVersion"] = o.GetResourceVersion()
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	merge := map[string]any{"metadata": metadata}
+	if spec != nil {
+		merge["spec"] = spec
+	}
+	patch, err := json.Marshal(merge)
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}
