@@ -32,6 +32,8 @@ type Spec struct {
 	Target  Target `json:"target"`
 	// Checkpoint is the newest one that an earlier attempt for the same claim has told, to go on from; empty for none.
 	Checkpoint string `json:"checkpoint,omitempty"`
+	// Egress bounds which addresses the worker connects to; nil: all are reached, as far as the network lets it.
+	Egress *Egress `json:"egress,omitempty"`
 }
 
 // Source says where the bytes come from. Exactly one member is set.
