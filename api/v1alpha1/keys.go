@@ -8,6 +8,10 @@ const (
 	OpticalAnnotation = "vm-disk.cozystack.io/optical"
 	// AttemptLabel on a worker: which attempt it is, from 1.
 	AttemptLabel = "vmdisk.io/attempt"
+	// EgressAnnotation on a DataVolume bounds which addresses its workers connect to: a job.Egress as JSON.
+	EgressAnnotation = "vmdisk.io/egress"
+	// NodeAnnotation on a DataVolume names the node that its workers run on.
+	NodeAnnotation = "vmdisk.io/node"
 	// RebindAnnotation on a PersistentVolume: it is on its way from a temporary claim to the claim that is named, and how it is to be
 	// reclaimed once it is there.
 	RebindAnnotation = "vmdisk.io/rebind"

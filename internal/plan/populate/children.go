@@ -61,6 +61,7 @@ func newWorker(w World, v volume.Volume, attempt int32) *corev1.Pod {
 		Disk:    w.DataVolume.Namespace + "/" + w.DataVolume.Name,
 		Attempt: int(attempt),
 		Source:  source,
+		Egress:  pod.EgressOf(w.DataVolume),
 		Target: job.Target{
 			Kind:         job.File,
 			Path:         path.Join(pod.VolumePath, cdi.DiskImage),
