@@ -119,6 +119,9 @@ type HTTPSource struct {
 	SecretExtraHeaders []string `json:"secretExtraHeaders,omitempty"`
 }
 
+// Immediate says whether the volume is made at once, rather than for its first consumer.
+func (s VMDiskSpec) Immediate() bool { return s.BindImmediately == nil || *s.BindImmediately }
+
 // VMDiskStatus is what vmdisk says of the disk.
 type VMDiskStatus struct {
 	// ObservedGeneration is the generation of the spec that this status speaks of.

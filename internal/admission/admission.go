@@ -1,5 +1,5 @@
-// Package admission answers the API server when VMDisks are created: it refuses one, or lets it in with a warning. What it says is decided in
-// internal/plan; admission only reads what that rests on. It also keeps the certificate that the API server knows it by.
+// Package admission answers the API server when VMDisks and DataVolumes are created, or a DataVolume's spec is changed: it refuses one, or lets
+// it in, perhaps with a warning. What it says is decided in internal/plan; admission only reads what that rests on. It also keeps the certificate that the API server knows it by.
 // It must not know how disks are made, and changes nothing but that certificate and the trust in it.
 package admission
 
@@ -38,6 +38,8 @@ const (
 	Service = "vmdisk-webhooks"
 	// DisksPath is where VMDisks are answered for.
 	DisksPath = "/disks"
+	// DataVolumesPath is where DataVolumes are answered for.
+	DataVolumesPath = "/datavolumes"
 )
 
 // Options are an installation's settings.
@@ -105,12 +107,21 @@ func (w *Webhooks) Setup(ctx context.Context, mgr ctrl.Manager) error {
 	mgr.GetWebhookServer().Register(DisksPath, &admission.Webhook{Handler: &disks{
 		reader: mgr.GetCache(), decoder: admission.NewDecoder(mgr.GetScheme()), options: w.options.Plan,
 	}})
+	mgr.GetWebhookServer().Register(DataVolumesPath, &admission.Webhook{Handler: w.dataVolumes(mgr)})
 	k := &keeper{
 		namespace: w.options.Namespace, hosts: w.options.Hosts, shown: w.shown,
 		reader: mgr.GetAPIReader(), writer: kube.NewWriter(mgr.GetClient(), mgr.GetEventRecorder("vmdisk")),
 		now: time.Now, random: rand.Reader,
 	}
 	return k.setup(mgr)
+}
+
+// dataVolumes answers for DataVolumes. With CDI as the engine they are CDI's, and so is what becomes of them.
+func (w *Webhooks) dataVolumes(mgr ctrl.Manager) admission.Handler {
+	if w.options.Plan.Policy.Engine == clone.EngineCDI {
+		return admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") })
+	}
+	return &dataVolumes{reader: mgr.GetCache(), decoder: admission.NewDecoder(mgr.GetScheme())}
 }
 
 // Ready is a readiness check: the API server trusts the certificate that is shown, so that disks can be created.
@@ -123,6 +134,6 @@ func (w *Webhooks) Ready(r *http.Request) error {
 
 func newSnapshotClass() *unstructured.Unstructured {
 	class := &unstructured.Unstructured{}
-	class.SetGroupVersionKind(snapshotClass())
+	class.SetGroupVersionKind(clone.SnapshotClass())
 	return class
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -153,10 +154,12 @@ func (p plane) configuration() *admissionv1.ValidatingWebhookConfiguration {
 // ask makes the API server ask at a port: there is no Service here. What it trusts stays.
 func (p plane) ask(port int) {
 	p.t.Helper()
-	url := fmt.Sprintf("https://localhost:%d%s", port, admission.DisksPath)
 	c := p.configuration()
+	paths := []string{*c.Webhooks[0].ClientConfig.Service.Path, *c.Webhooks[1].ClientConfig.Service.Path}
 	err := p.Get(p.t.Context(), client.ObjectKeyFromObject(c), c)
-	c.Webhooks[0].ClientConfig.Service, c.Webhooks[0].ClientConfig.URL = nil, &url
+	for i, path := range paths {
+		c.Webhooks[i].ClientConfig.Service, c.Webhooks[i].ClientConfig.URL = nil, new(fmt.Sprintf("https://localhost:%d%s", port, path))
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		err = p.Create(p.t.Context(), c)
@@ -276,6 +279,7 @@ func TestAdmission(t *testing.T) {
 		p.warnings.take()
 		p.testAnswers("copied", "", []string{warning})
 	})
+	t.Run("DataVolumes", func(t *testing.T) { in(t).testDataVolumes(copiesAt) })
 	t.Run("trust that somebody took away comes back", func(t *testing.T) {
 		p := in(t)
 		before := p.trusted()
@@ -283,7 +287,9 @@ func TestAdmission(t *testing.T) {
 		if err := p.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
 			t.Fatal(err)
 		}
-		c.Webhooks[0].ClientConfig.CABundle = nil
+		for i := range c.Webhooks {
+			c.Webhooks[i].ClientConfig.CABundle = nil
+		}
 		if err := p.Update(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
@@ -358,5 +364,5 @@ func (p plane) trusted() []byte {
 	if err := p.Get(p.t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
 		p.t.Fatal(err)
 	}
-	return c.Webhooks[0].ClientConfig.CABundle
+	return slices.Concat(c.Webhooks[0].ClientConfig.CABundle, c.Webhooks[1].ClientConfig.CABundle)
 }

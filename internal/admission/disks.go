@@ -10,12 +10,12 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"vmdisk.io/vmdisk/api/v1alpha1"
+	"vmdisk.io/vmdisk/internal/kube"
 	"vmdisk.io/vmdisk/internal/plan/clone"
 )
 
@@ -82,7 +82,7 @@ func (d *disks) observe(ctx context.Context, r clone.Request, o *clone.Options) 
 // snapshotClasses reads the VolumeSnapshotClasses, which a cluster may not serve.
 func (d *disks) snapshotClasses(ctx context.Context, c *clone.Cluster, o *clone.Options) error {
 	classes := &unstructured.UnstructuredList{}
-	kind := snapshotClass()
+	kind := clone.SnapshotClass()
 	classes.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	err := d.reader.List(ctx, classes)
 	switch {
@@ -101,30 +101,16 @@ func (d *disks) snapshotClasses(ctx context.Context, c *clone.Cluster, o *clone.
 	return nil
 }
 
-func snapshotClass() schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: "VolumeSnapshotClass"}
-}
-
-// object is a pointer to a T that is an API object.
-type object[T any] interface {
-	*T
-	client.Object
-}
-
 // get reads an object and puts it to those that were seen; nil: there is none.
-func get[T any, P object[T]](ctx context.Context, from client.Reader, to *[]T, namespace, name string) (P, error) {
-	o := P(new(T))
-	switch err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o); {
-	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("read %T %s: %w", *o, name, err)
-	case err != nil:
-		return nil, nil
+func get[T any, P kube.Object[T]](ctx context.Context, from client.Reader, to *[]T, namespace, name string) (P, error) {
+	o, err := kube.Find[T, P](ctx, from, client.ObjectKey{Namespace: namespace, Name: name})
+	if o != nil {
+		*to = append(*to, *o)
 	}
-	*to = append(*to, *o)
-	return o, nil
+	return o, err
 }
 
-func add[T any, P object[T]](ctx context.Context, from client.Reader, to *[]T, namespace, name string) error {
+func add[T any, P kube.Object[T]](ctx context.Context, from client.Reader, to *[]T, namespace, name string) error {
 	_, err := get[T, P](ctx, from, to, namespace, name)
 	return err
 }

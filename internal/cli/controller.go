@@ -24,7 +24,6 @@ import (
 type controllerOptions struct {
 	workerImage    string
 	pullPolicy     string
-	defaultClass   string
 	namespace      string
 	leaderElection bool
 	metricsAddress string
@@ -54,7 +53,7 @@ func newControllerCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.workerImage, "worker-image", "", "image of the worker pods, which is vmdisk's own (required)")
 	f.StringVar(&o.pullPolicy, "worker-image-pull-policy", string(corev1.PullIfNotPresent), "Always, IfNotPresent or Never")
-	f.StringVar(&o.defaultClass, "default-storage-class", "", "StorageClass of a VMDisk that names none; empty: the cluster's default for virtual machines, else its default")
+	f.StringVar(&o.images.DefaultClass, "default-storage-class", "", defaultClassHelp)
 	f.StringVar(&o.namespace, "namespace", "vmdisk", "the controller's own namespace, with the leader's lease and the webhooks' Service and Secret")
 	f.BoolVar(&o.leaderElection, "leader-election", true, "let only one of several controllers act")
 	f.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 turns it off")
@@ -110,7 +109,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	return startController(ctx, mgr, webhooks, controllers.Options{
 		Worker:       pod.Settings{Image: o.workerImage, PullPolicy: corev1.PullPolicy(o.pullPolicy)},
-		DefaultClass: o.defaultClass,
+		DefaultClass: o.images.DefaultClass,
 		Engine:       policy.Engine,
 	})
 }

@@ -24,7 +24,11 @@ type planOptions struct {
 	context    string
 	stdin      io.Reader
 	stdout     io.Writer
+	stderr     io.Writer
 }
+
+// defaultClassHelp is the help of a flag that the controller and the plan must be given alike.
+const defaultClassHelp = "StorageClass of a VMDisk that names none; empty: the cluster's default for virtual machines, else its default"
 
 const planHelp = `Say how a disk is or would be made from another volume, and why: by the driver's clone, by a snapshot or by a copy,
 what it waits for, or why it can't be made. docs/clone.md explains the reasons.
@@ -32,7 +36,7 @@ what it waits for, or why it can't be made. docs/clone.md explains the reasons.
 NAME is a VMDisk or a DataVolume. With -f the objects come from files instead of a cluster, such as these:
 
   kubectl get -A -o yaml vmdisk,datavolume,datasource,cdi,cdiconfig,storageprofile,storageclass,pvc,pv,pod,node,\
-resourcequota,csidriver,csinode,volumesnapshotclass,volumesnapshot,volumesnapshotcontent > objects.yaml
+resourcequota,csidriver,csinode,csistoragecapacity,volumesnapshotclass,volumesnapshot,volumesnapshotcontent > objects.yaml
   vmdisk plan -f objects.yaml
 
 Without NAME each VMDisk is planned, and each DataVolume that is made from another volume. A file has no Secrets in it
@@ -54,7 +58,7 @@ func newPlanCommand() *cobra.Command {
 			if len(args) == 1 {
 				o.name = args[0]
 			}
-			o.stdin, o.stdout = cmd.InOrStdin(), cmd.OutOrStdout()
+			o.stdin, o.stdout, o.stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			return runPlan(cmd.Context(), o)
 		},
 	}
@@ -65,6 +69,7 @@ func newPlanCommand() *cobra.Command {
 	f.StringVar(&o.crossClass, "cross-class-clone", "copy", "what becomes of a disk whose clone may never bind: copy, or refuse; with --engine=cdi always refuse")
 	f.StringVar(&o.ImageNamespace, "image-namespace", "vmdisk-images", "namespace of the golden images; in Cozystack cozy-public")
 	f.StringVar(&o.ImagePrefix, "image-prefix", "", "what comes before an image's name in the name of its claim; in Cozystack vm-default-images-")
+	f.StringVar(&o.DefaultClass, "default-storage-class", "", defaultClassHelp)
 	f.StringVar(&o.SelectedNode, "selected-node", "", "node that the disk's consumer runs on")
 	f.StringSliceVar(&o.SourceNodes, "source-nodes", nil, "nodes that hold the source's data, where its volume doesn't say: in LINSTOR, those with a diskful replica")
 	f.BoolVar(&o.NoSnapshotAPI, "no-snapshot-api", false, "with -f: the cluster doesn't serve VolumeSnapshots")

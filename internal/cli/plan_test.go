@@ -3,12 +3,14 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -163,7 +165,8 @@ func TestPlanSaysWhatIsWrong(t *testing.T) {
 type served struct {
 	client.Reader
 	objects []unstructured.Unstructured
-	lacks   string
+	lacks   string // a group that isn't served
+	forbids string // a kind that may not be listed
 }
 
 func (s served) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
@@ -172,6 +175,9 @@ func (s served) List(_ context.Context, into client.ObjectList, _ ...client.List
 	if kind.Group == s.lacks {
 		return &meta.NoKindMatchError{GroupKind: kind.GroupKind()}
 	}
+	if kind.Kind == s.forbids+"List" {
+		return apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, "", errors.New("no"))
+	}
 	for _, o := range s.objects {
 		if o.GroupVersionKind().GroupVersion() == kind.GroupVersion() && o.GetKind()+"List" == kind.Kind {
 			o.SetGroupVersionKind(schema.GroupVersionKind{}) // as in a list
@@ -179,6 +185,33 @@ func (s served) List(_ context.Context, into client.ObjectList, _ ...client.List
 		}
 	}
 	return nil
+}
+
+// TestWhatMayNotBeRead: a plan does without knowing which nodes have room, and says so. It rests on everything else.
+func TestWhatMayNotBeRead(t *testing.T) {
+	for kind, want := range map[string]struct{ told, err string }{
+		"CSIStorageCapacity": {told: "vmdisk: you may not list CSIStorageCapacities: which nodes have room for the disk is not known\n"},
+		"StorageClass":       {err: "list StorageClass objects, which a plan rests on: StorageClassList.storage.k8s.io is forbidden: no: if you may not, ask an administrator for a file with them, and use -f"},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			var told strings.Builder
+			o := planOptions{stderr: &told}
+			_, err := o.readCluster(t.Context(), served{forbids: kind})
+			if told.String() != want.told || (err == nil) != (want.err == "") || err != nil && err.Error() != want.err {
+				t.Errorf("told %q, error %v", told.String(), err)
+			}
+		})
+	}
+}
+
+func TestTheNodesThatAPlanPrefers(t *testing.T) {
+	p := clone.Placement{Preferred: []clone.Preference{{Node: "b", Weight: 100}, {Node: "a", Weight: 50}}}
+	if got, want := preferred(p), "b, a (room for the volume, or fewer clones of the same source)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := preferred(clone.Placement{}); got != "" {
+		t.Errorf("without preferences it says %q", got)
+	}
 }
 
 // TestAClusterIsPlannedLikeAFile: what a cluster serves gives the same plan.

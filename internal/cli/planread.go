@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,6 +56,8 @@ func (o *planOptions) readCluster(ctx context.Context, reader client.Reader) (cl
 		switch {
 		case meta.IsNoMatchError(err):
 			o.NoSnapshotAPI = o.NoSnapshotAPI || kind.Kind == "VolumeSnapshotClass"
+		case apierrors.IsForbidden(err) && kind.Kind == "CSIStorageCapacity":
+			fmt.Fprintln(o.stderr, "vmdisk: you may not list CSIStorageCapacities: which nodes have room for the disk is not known")
 		case err != nil:
 			return clone.Cluster{}, fmt.Errorf("list %s objects, which a plan rests on: %w: if you may not, ask an administrator for a file with them, and use -f", kind.Kind, err)
 		}

@@ -61,11 +61,24 @@ func details(b *strings.Builder, p clone.Plan) {
 	line("then:", string(p.Then))
 	line("if that fails:", string(p.Fallback))
 	line("kept on nodes:", strings.Join(p.Nodes, ", "))
+	line("best of all on:", preferred(p.Placement))
 	line("StorageClass:", p.StorageClass)
 	line("VolumeSnapshotClass:", p.VolumeSnapshotClass)
 	section(b, "Passed over", len(p.Trace), func(i int) string {
 		return fmt.Sprintf("%-9s %s: %s.", p.Trace[i].Strategy, p.Trace[i].Reason, p.Trace[i].Message)
 	})
+}
+
+// preferred are the nodes that the disk's workers had better run on, the best first.
+func preferred(p clone.Placement) string {
+	var nodes []string
+	for _, n := range p.Preferred {
+		nodes = append(nodes, n.Node)
+	}
+	if nodes == nil {
+		return ""
+	}
+	return strings.Join(nodes, ", ") + " (room for the volume, or fewer clones of the same source)"
 }
 
 // writeAdmission prints what the API server answers when the disk is created, here and where the policy is the other one.

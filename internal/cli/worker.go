@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -23,9 +21,6 @@ type workerOptions struct {
 	stderr     io.Writer
 }
 
-// errWorkerFailed is the error of a worker whose Result says everything already.
-var errWorkerFailed = errors.New("the disk was not filled")
-
 // newWorkerCommand is the command that runs in a worker's pod.
 func newWorkerCommand() *cobra.Command {
 	return &cobra.Command{
@@ -33,12 +28,9 @@ func newWorkerCommand() *cobra.Command {
 		Short: "Fill one disk, as the controller has asked (runs in a worker's pod)",
 		Long: "Fill one disk, as the job in the environment variable " + job.SpecEnv + " says. Progress is printed as JSON\n" +
 			"lines; the result is written to " + job.ResultPath + ", or printed where that doesn't exist.",
-		Args:         cobra.NoArgs,
-		SilenceUsage: true,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
-			defer stop()
-			return runWorker(ctx, workerOptions{
+			return runWorker(cmd.Context(), workerOptions{
 				spec: os.Getenv(job.SpecEnv), resultPath: job.ResultPath, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr(),
 			})
 		},
@@ -57,7 +49,7 @@ func runWorker(ctx context.Context, o workerOptions) error {
 		return err
 	}
 	if result.Outcome != job.Succeeded {
-		return fmt.Errorf("%w: %s: %s", errWorkerFailed, result.Reason, result.Message)
+		return fmt.Errorf("the disk was not filled: %s: %s", result.Reason, result.Message)
 	}
 	return nil
 }

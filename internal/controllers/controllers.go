@@ -55,7 +55,7 @@ func All(mgr ctrl.Manager, o Options) ([]Controller, error) {
 	}
 	return []Controller{
 		disks,
-		&datavolume.Reconciler{Reader: reader, Writer: writer, Progress: datavolume.ReadProgress(pods), Settings: o.Worker, Now: time.Now},
+		&datavolume.Reconciler{Reader: reader, Writer: writer, Progress: kube.ReadProgress(pods), Settings: o.Worker, Now: time.Now},
 		&storageprofile.Reconciler{Reader: reader, Snapshots: mgr.GetAPIReader(), Writer: writer, Now: time.Now},
 		&cdiconfig.Reconciler{Reader: reader, Writer: writer},
 	}, nil

@@ -164,7 +164,7 @@ func TestWhatIsKeptIsReadAgain(t *testing.T) {
 }
 
 func TestWhatIsKeptAndBroken(t *testing.T) {
-	for name, broken := range map[string]string{"the authority": TrustKey, "its key": authorityKey, "the certificate": servingCert, "the certificate's key": servingKey} {
+	for name, broken := range map[string]string{"the authority": trustKey, "its key": authorityKey, "the certificate": servingCert, "the certificate's key": servingKey} {
 		t.Run(name+" can't be read", func(t *testing.T) {
 			data, err := fresh(t).Data()
 			if err != nil {

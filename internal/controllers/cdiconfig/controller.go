@@ -33,18 +33,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err := r.Reader.List(ctx, &classes); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list StorageClasses: %w", err)
 	}
-	var operator cdiv1.CDI
-	if err := r.Reader.Get(ctx, types.NamespacedName{Name: cdi.CDIName}, &operator); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("read CDI %s: %w", cdi.CDIName, err)
+	operator, err := kube.Find[cdiv1.CDI](ctx, r.Reader, types.NamespacedName{Name: cdi.CDIName})
+	if err != nil {
+		return reconcile.Result{}, err
 	}
-	found := &cdiv1.CDIConfig{}
-	if err := r.Reader.Get(ctx, types.NamespacedName{Name: cdi.ConfigName}, found); err != nil {
-		if client.IgnoreNotFound(err) != nil {
-			return reconcile.Result{}, fmt.Errorf("read CDIConfig %s: %w", cdi.ConfigName, err)
-		}
+	found, err := kube.Find[cdiv1.CDIConfig](ctx, r.Reader, types.NamespacedName{Name: cdi.ConfigName})
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case found == nil:
 		return kube.Make(ctx, r.Writer, newConfig())
 	}
-	wanted := config.InForce(&operator, found, classes.Items)
+	wanted := config.InForce(operator, found, classes.Items)
 	target := kube.Target[content]{
 		Object: found,
 		Status: func(o client.Object) *content { return (*content)(o.(*cdiv1.CDIConfig)) },

@@ -19,20 +19,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"vmdisk.io/vmdisk/internal/action"
-	"vmdisk.io/vmdisk/internal/job"
 	"vmdisk.io/vmdisk/internal/kube"
 	"vmdisk.io/vmdisk/internal/plan/populate"
 	"vmdisk.io/vmdisk/internal/pod"
 )
 
-// Progress reads the last progress line of a worker's log; nil where there is none yet.
-type Progress func(ctx context.Context, worker *corev1.Pod) *job.Progress
-
 // Reconciler reconciles DataVolumes.
 type Reconciler struct {
 	Reader   client.Reader
 	Writer   *kube.Writer
-	Progress Progress
+	Progress kube.Progress
 	// Settings are the installation's; the placement is added from the CDI object.
 	Settings pod.Settings
 	Now      func() time.Time
@@ -80,12 +76,13 @@ const atOnce = 8
 // Setup says what wakes the reconciler: the DataVolume and its children, and whatever a waiting one may wait for.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	waiting := handler.EnqueueRequestsFromMapFunc(r.unfinished)
+	// What we write into its status is no news of a DataVolume.
+	asked := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 	// An event that expires tells nothing new.
 	lasting := predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("datavolume").
-		For(&cdiv1.DataVolume{}).
-		Owns(&corev1.PersistentVolumeClaim{}).
+		For(&cdiv1.DataVolume{}, builder.WithPredicates(asked)).
 		Owns(&corev1.Pod{}).
 		Watches(&corev1.PersistentVolumeClaim{}, &handler.EnqueueRequestForObject{}).
 		Watches(&corev1.Event{}, handler.EnqueueRequestsFromMapFunc(r.concerned), builder.WithPredicates(lasting)).
@@ -93,6 +90,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&corev1.LimitRange{}, waiting).
 		Watches(&storagev1.StorageClass{}, waiting).
 		Watches(&cdiv1.StorageProfile{}, waiting).
+		Watches(&cdiv1.CDI{}, waiting).
 		WithOptions(controller.Options{MaxConcurrentReconciles: atOnce}).
 		Complete(r)
 }

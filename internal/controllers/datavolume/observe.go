@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"vmdisk.io/vmdisk/api/cdi"
+	"vmdisk.io/vmdisk/internal/kube"
 	"vmdisk.io/vmdisk/internal/plan/config"
 	"vmdisk.io/vmdisk/internal/plan/populate"
 	"vmdisk.io/vmdisk/internal/plan/volume"
@@ -28,10 +29,10 @@ const ByInvolvedUID = "involvedObject.uid"
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (populate.World, error) {
 	w := populate.World{Settings: r.Settings}
 	var err error
-	if w.DataVolume, err = find(ctx, r.Reader, key, &cdiv1.DataVolume{}); err != nil || w.DataVolume == nil {
+	if w.DataVolume, err = kube.Find[cdiv1.DataVolume](ctx, r.Reader, key); err != nil || w.DataVolume == nil {
 		return w, err
 	}
-	operator, err := find(ctx, r.Reader, types.NamespacedName{Name: cdi.CDIName}, &cdiv1.CDI{})
+	operator, err := kube.Find[cdiv1.CDI](ctx, r.Reader, types.NamespacedName{Name: cdi.CDIName})
 	if err != nil {
 		return w, err
 	}
@@ -41,11 +42,11 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (pop
 	if w.Cluster, err = r.cluster(ctx, operator); err != nil {
 		return w, err
 	}
-	if w.Claim, err = find(ctx, r.Reader, key, &corev1.PersistentVolumeClaim{}); err != nil || w.Claim == nil {
+	if w.Claim, err = kube.Find[corev1.PersistentVolumeClaim](ctx, r.Reader, key); err != nil || w.Claim == nil {
 		return w, err
 	}
 	worker := types.NamespacedName{Namespace: key.Namespace, Name: pod.Name(w.Claim.UID)}
-	if w.Worker, err = find(ctx, r.Reader, worker, &corev1.Pod{}); err != nil {
+	if w.Worker, err = kube.Find[corev1.Pod](ctx, r.Reader, worker); err != nil {
 		return w, err
 	}
 	if w.Warnings, err = r.warnings(ctx, w.Claim, w.Worker); err != nil {
@@ -58,18 +59,6 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (pop
 	return w, err
 }
 
-// find reads one object; nil where there is none.
-func find[T client.Object](ctx context.Context, reader client.Reader, key types.NamespacedName, into T) (T, error) {
-	var none T
-	if err := reader.Get(ctx, key, into); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return none, nil
-		}
-		return none, fmt.Errorf("read %T %s: %w", into, key, err)
-	}
-	return into, nil
-}
-
 // cluster reads what claims are judged against. The configuration counts from the moment that it is in the CDI object.
 func (r *Reconciler) cluster(ctx context.Context, operator *cdiv1.CDI) (volume.Cluster, error) {
 	var classes storagev1.StorageClassList
@@ -79,7 +68,7 @@ func (r *Reconciler) cluster(ctx context.Context, operator *cdiv1.CDI) (volume.C
 			return volume.Cluster{}, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	c, err := find(ctx, r.Reader, types.NamespacedName{Name: cdi.ConfigName}, &cdiv1.CDIConfig{})
+	c, err := kube.Find[cdiv1.CDIConfig](ctx, r.Reader, types.NamespacedName{Name: cdi.ConfigName})
 	if err != nil {
 		return volume.Cluster{}, err
 	}
@@ -153,7 +142,7 @@ func (r *Reconciler) concerned(ctx context.Context, o client.Object) []reconcile
 	case "PersistentVolumeClaim":
 		return []reconcile.Request{{NamespacedName: key}}
 	case "Pod":
-		worker, err := find(ctx, r.Reader, key, &corev1.Pod{})
+		worker, err := kube.Find[corev1.Pod](ctx, r.Reader, key)
 		if err != nil || worker == nil {
 			return nil
 		}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +18,7 @@ import (
 
 	"vmdisk.io/vmdisk/internal/action"
 	"vmdisk.io/vmdisk/internal/kube"
+	"vmdisk.io/vmdisk/internal/plan/clone"
 	"vmdisk.io/vmdisk/internal/plan/profile"
 )
 
@@ -38,16 +38,16 @@ const lookAgain = 10 * time.Minute
 
 // Reconcile makes the profile of a class, or brings its status up to date. A profile goes with its class, which owns it.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var class storagev1.StorageClass
-	if err := r.Reader.Get(ctx, request.NamespacedName, &class); err != nil || class.DeletionTimestamp != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	class, err := kube.Find[storagev1.StorageClass](ctx, r.Reader, request.NamespacedName)
+	if err != nil || class == nil || class.DeletionTimestamp != nil {
+		return reconcile.Result{}, err
 	}
-	found := &cdiv1.StorageProfile{}
-	if err := r.Reader.Get(ctx, request.NamespacedName, found); err != nil {
-		if client.IgnoreNotFound(err) != nil {
-			return reconcile.Result{}, fmt.Errorf("read StorageProfile %s: %w", request.Name, err)
-		}
-		return kube.Make(ctx, r.Writer, newProfile(&class))
+	found, err := kube.Find[cdiv1.StorageProfile](ctx, r.Reader, request.NamespacedName)
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case found == nil:
+		return kube.Make(ctx, r.Writer, newProfile(class))
 	}
 	target := kube.Target[cdiv1.StorageProfileStatus]{
 		Object: found,
@@ -58,7 +58,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	result, err := kube.Carry(ctx, r.Writer, target, func(*action.Refusal) action.Decision[cdiv1.StorageProfileStatus] {
-		return action.Decision[cdiv1.StorageProfileStatus]{Status: profile.Status(found, &class, cluster, metav1.Time{Time: r.Now()})}
+		return action.Decision[cdiv1.StorageProfileStatus]{Status: profile.Status(found, class, cluster, metav1.Time{Time: r.Now()})}
 	})
 	if err == nil && result.IsZero() && !r.watched {
 		result.RequeueAfter = lookAgain
@@ -69,7 +69,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // cluster reads of which drivers there are VolumeSnapshotClasses. A cluster that doesn't serve the kind has none.
 func (r *Reconciler) cluster(ctx context.Context) (profile.Cluster, error) {
 	classes := &unstructured.UnstructuredList{}
-	classes.SetGroupVersionKind(snapshotClass().GroupVersion().WithKind("VolumeSnapshotClassList"))
+	kind := clone.SnapshotClass()
+	classes.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if err := r.Snapshots.List(ctx, classes); err != nil && !meta.IsNoMatchError(err) {
 		return profile.Cluster{}, fmt.Errorf("list VolumeSnapshotClasses: %w", err)
 	}
@@ -82,10 +83,6 @@ func (r *Reconciler) cluster(ctx context.Context) (profile.Cluster, error) {
 		c.SnapshotDrivers = append(c.SnapshotDrivers, driver)
 	}
 	return c, nil
-}
-
-func snapshotClass() schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: "VolumeSnapshotClass"}
 }
 
 func newProfile(class *storagev1.StorageClass) *cdiv1.StorageProfile {
@@ -105,11 +102,11 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Named("storageprofile").
 		For(&storagev1.StorageClass{}).
 		Watches(&cdiv1.StorageProfile{}, &handler.EnqueueRequestForObject{})
-	_, err := mgr.GetRESTMapper().RESTMapping(snapshotClass().GroupKind(), snapshotClass().Version)
+	_, err := mgr.GetRESTMapper().RESTMapping(clone.SnapshotClass().GroupKind(), clone.SnapshotClass().Version)
 	switch {
 	case err == nil:
 		kind := &unstructured.Unstructured{}
-		kind.SetGroupVersionKind(snapshotClass())
+		kind.SetGroupVersionKind(clone.SnapshotClass())
 		b, r.watched = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(r.everyClass)), true
 	case !meta.IsNoMatchError(err):
 		return fmt.Errorf("ask whether VolumeSnapshotClasses are served: %w", err)

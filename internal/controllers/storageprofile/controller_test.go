@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"vmdisk.io/vmdisk/internal/plan/clone"
 	"vmdisk.io/vmdisk/internal/plan/profile"
 )
 
@@ -35,7 +36,7 @@ func TestSnapshotDrivers(t *testing.T) {
 		fails string
 	}{
 		"each class names its driver":        {from: lister{items: []unstructured.Unstructured{class("a"), class("b")}}, want: profile.Cluster{SnapshotDrivers: []string{"a", "b"}}},
-		"what is not served has no classes":  {from: lister{err: &meta.NoKindMatchError{GroupKind: snapshotClass().GroupKind()}}},
+		"what is not served has no classes":  {from: lister{err: &meta.NoKindMatchError{GroupKind: clone.SnapshotClass().GroupKind()}}},
 		"another error is one":               {from: lister{err: errors.New("no")}, fails: "list VolumeSnapshotClasses: no"},
 		"a driver that is not text is wrong": {from: lister{items: []unstructured.Unstructured{class(1)}}, fails: "read VolumeSnapshotClass c: .driver accessor error: 1 is of the type int, expected string"},
 	} {

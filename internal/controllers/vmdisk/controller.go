@@ -3,7 +3,6 @@ package vmdisk
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,27 +46,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // observe reads the disk, and the DataVolume and claim of its name.
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (disk.World, error) {
-	var d v1alpha1.VMDisk
-	var dv cdiv1.DataVolume
-	var claim corev1.PersistentVolumeClaim
 	w := disk.World{DefaultClass: r.DefaultClass}
-	for _, read := range []struct {
-		into  client.Object
-		found func()
-	}{
-		{&d, func() { w.Disk = &d }},
-		{&dv, func() { w.DataVolume = &dv }},
-		{&claim, func() { w.Claim = &claim }},
-	} {
-		err := r.Reader.Get(ctx, key, read.into)
-		if client.IgnoreNotFound(err) != nil {
-			return w, fmt.Errorf("read %T %s: %w", read.into, key, err)
-		}
-		if err == nil {
-			read.found()
-		}
+	var err error
+	if w.Disk, err = kube.Find[v1alpha1.VMDisk](ctx, r.Reader, key); err != nil || w.Disk == nil {
+		return w, err
 	}
-	return w, nil
+	if w.DataVolume, err = kube.Find[cdiv1.DataVolume](ctx, r.Reader, key); err != nil {
+		return w, err
+	}
+	w.Claim, err = kube.Find[corev1.PersistentVolumeClaim](ctx, r.Reader, key)
+	return w, err
 }
 
 // Setup says what wakes the reconciler: the disk, and the DataVolume and claim of its name.

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Refusal is why the API server said no.
@@ -53,10 +54,7 @@ func Complaint(reason, message string) string {
 	if m := missingText.FindStringSubmatch(message); m != nil {
 		return m[1] + " in the disk's namespace: create it, and the import goes on by itself"
 	}
-	const longest = 400
-	if len(message) > longest {
-		message = message[:strings.LastIndex(message[:longest], " ")+1] + "…"
-	}
+	message = shortened(message)
 	switch reason {
 	case "ProvisioningFailed":
 		return "the storage driver could not make the volume: " + message
@@ -71,6 +69,20 @@ func Complaint(reason, message string) string {
 	default:
 		return message
 	}
+}
+
+// shortened cuts a message of more than 400 bytes behind a word, or within one if it is very long.
+func shortened(message string) string {
+	const longest = 400
+	if len(message) <= longest {
+		return message
+	}
+	end := strings.LastIndex(message[:longest], " ") + 1
+	if end < longest/2 {
+		for end = longest; !utf8.RuneStart(message[end]); end-- {
+		}
+	}
+	return message[:end] + "…"
 }
 
 // Passing says whether a complaint is one that Kubernetes makes on the way and withdraws by itself: a node asks for a claim a moment before it

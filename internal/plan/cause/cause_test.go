@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,7 +57,10 @@ func TestComplaint(t *testing.T) {
 			"FailedAttachVolume", `Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) vm`,
 			`the volume could not be attached to the worker's node: Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) vm`,
 		},
-		"an unknown component speaks": {"Odd", "some\n  text", "some text"},
+		"a long story is cut behind a word":              {"Odd", strings.Repeat("word ", 100), strings.Repeat("word ", 80) + "…"},
+		"a long word is cut, and not within a character": {"Odd", "x" + strings.Repeat("é", 300), "x" + strings.Repeat("é", 199) + "…"},
+		"so it is behind an early blank":                 {"Odd", "short " + strings.Repeat("x", 500), "short " + strings.Repeat("x", 394) + "…"},
+		"an unknown component speaks":                    {"Odd", "some\n  text", "some text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Complaint(c.reason, c.message); got != c.want {

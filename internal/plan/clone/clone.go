@@ -53,6 +53,8 @@ type PassedOver struct {
 type Options struct {
 	// ImageNamespace and ImagePrefix tell the claim of a golden image: that of the image's name behind the prefix, in the namespace.
 	ImageNamespace, ImagePrefix string
+	// DefaultClass is the class of a VMDisk that names none; empty: the cluster's own default.
+	DefaultClass string
 	// SelectedNode is the node that the disk's consumer was given; empty: none yet.
 	SelectedNode string
 	// SourceNodes are the nodes that hold the source's data, as its driver says; empty: it was not asked.
@@ -92,7 +94,7 @@ func (v view) verdict(finding *Finding) Plan {
 	for _, judge := range []func(view) *Plan{
 		alreadyMade, notAClone,
 		noDefaultClass, classNotFound, invalidParameters, smallerThanSource,
-		profileIncomplete, sourceNotFound, sourceVolumeMissing, sourceVolumeMismatch, sourceNotReady, sourceInUse, waitsForConsumer,
+		profileIncomplete, sourceNotFound, sourceVolumeMissing, sourceVolumeMismatch, sourceNotReady, sourceInUse, noRoom, waitsForConsumer,
 	} {
 		if plan := judge(v); plan != nil {
 			return *plan

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/api/v1alpha1"
 	"vmdisk.io/vmdisk/internal/plan/volume"
 )
@@ -62,17 +63,22 @@ type VolumeSnapshotContent struct {
 	} `json:"spec"`
 }
 
+// SnapshotClass is the kind of VolumeSnapshotClasses. A cluster need not serve it.
+func SnapshotClass() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: "VolumeSnapshotClass"}
+}
+
 // Kinds are the kinds that a plan reads, in the versions that a cluster serves.
 func Kinds() []schema.GroupVersionKind {
-	cdi, snapshots := cdiv1.SchemeGroupVersion, schema.GroupVersion{Group: "snapshot.storage.k8s.io", Version: "v1"}
+	core, snapshots := cdiv1.SchemeGroupVersion, SnapshotClass().GroupVersion()
 	return []schema.GroupVersionKind{
 		v1alpha1.GroupVersion.WithKind("VMDisk"),
-		cdi.WithKind("DataVolume"), cdi.WithKind("DataSource"), cdi.WithKind("CDI"), cdi.WithKind("CDIConfig"), cdi.WithKind("StorageProfile"),
+		core.WithKind("DataVolume"), core.WithKind("DataSource"), core.WithKind("CDI"), core.WithKind("CDIConfig"), core.WithKind("StorageProfile"),
 		corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), corev1.SchemeGroupVersion.WithKind("PersistentVolume"),
 		corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithKind("ResourceQuota"),
 		storagev1.SchemeGroupVersion.WithKind("StorageClass"), storagev1.SchemeGroupVersion.WithKind("CSIDriver"),
 		storagev1.SchemeGroupVersion.WithKind("CSINode"), storagev1.SchemeGroupVersion.WithKind("CSIStorageCapacity"),
-		snapshots.WithKind("VolumeSnapshotClass"), snapshots.WithKind("VolumeSnapshot"), snapshots.WithKind("VolumeSnapshotContent"),
+		SnapshotClass(), snapshots.WithKind("VolumeSnapshot"), snapshots.WithKind("VolumeSnapshotContent"),
 	}
 }
 
@@ -182,7 +188,7 @@ func (c Cluster) dataSource(namespace, name string) Source {
 func (c Cluster) volumes() volume.Cluster {
 	return volume.Cluster{
 		Classes: c.Classes, Profiles: c.Profiles,
-		Config: named(c.Configs, func(o *cdiv1.CDIConfig) *metav1.ObjectMeta { return &o.ObjectMeta }, "", "config"),
+		Config: named(c.Configs, func(o *cdiv1.CDIConfig) *metav1.ObjectMeta { return &o.ObjectMeta }, "", cdi.ConfigName),
 	}
 }
 

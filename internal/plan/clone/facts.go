@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"vmdisk.io/vmdisk/internal/plan/volume"
 )
 
 // Fact is something that a plan rests on.
@@ -18,7 +20,7 @@ func (v view) facts() []Fact {
 	if v.class != nil {
 		facts = append(facts, Fact{"class", v.classFact()})
 		if v.targetErr == nil {
-			facts = append(facts, Fact{"claim", fmt.Sprintf("%s, %s", quantity(v.targetBytes()), modeOf(v.target.Claim.VolumeMode))})
+			facts = append(facts, Fact{"claim", fmt.Sprintf("%s, %s", quantity(v.targetBytes()), volume.Mode(v.target.Claim.VolumeMode))})
 		}
 		if v.source.kind != noSource {
 			facts = append(facts, Fact{"wish", v.wishFact()})
@@ -103,7 +105,10 @@ func (v view) remedy(r Reason) string {
 	case SnapshotClassMissing:
 		return fmt.Sprintf("Create VolumeSnapshotClass %s, or name another one in the spec of both StorageProfiles", v.snapshotClass.missing)
 	case QuotaExceeded:
-		return "Raise the quota of VolumeSnapshots in namespace " + v.source.Namespace
+		if short := v.cluster.shortOf(v.request.Namespace, v.claimed()); short != nil {
+			return fmt.Sprintf("Raise %s in quota %s of namespace %s", short.what, short.quota, short.namespace)
+		}
+		return "Raise the quotas of namespace " + v.source.Namespace + ", where a clone needs a claim of the disk's size, or a VolumeSnapshot, for a while"
 	case ConflictingParameters:
 		return fmt.Sprintf("Create StorageClass %s again with one spelling of each parameter", v.class.Name)
 	case UnreplicatedTarget, TargetNotReachable, ConsumerNodeLacksData:

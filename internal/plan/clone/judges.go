@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"vmdisk.io/vmdisk/internal/plan/volume"
 )
 
 func alreadyMade(v view) *Plan {
@@ -43,19 +45,7 @@ func classNotFound(v view) *Plan {
 	if v.class != nil {
 		return nil
 	}
-	return wait(TargetStorageClassNotFound, "StorageClass %s does not exist: create it, or make the disk again in one of %s", v.request.className(), names(v.cluster))
-}
-
-func names(c Cluster) string {
-	var classes []string
-	for _, class := range c.Classes {
-		classes = append(classes, class.Name)
-	}
-	if len(classes) == 0 {
-		return "(there are none)"
-	}
-	slices.Sort(classes)
-	return strings.Join(classes, ", ")
+	return wait(TargetStorageClassNotFound, "StorageClass %s does not exist: create it, or make the disk again in one of %s", v.request.className(), volume.NamesOf(v.cluster.Classes))
 }
 
 // invalidParameters: a class that linstor-csi can't read makes no volume, by whatever strategy.
@@ -71,16 +61,16 @@ func smallerThanSource(v view) *Plan {
 	if asked == 0 {
 		return nil
 	}
+	has := v.source.diskBytes
 	// A claim that is written out has room for less than its size where it has a filesystem, and is compared as a claim.
 	if v.request.Spec.PVC != nil && v.source.claim != nil {
 		q := v.source.claim.Spec.Resources.Requests[corev1.ResourceStorage]
-		if asked >= q.Value() {
-			return nil
-		}
-	} else if asked >= v.source.diskBytes {
+		has = q.Value()
+	}
+	if asked >= has {
 		return nil
 	}
-	return reject(TargetSmallerThanSource, "the disk is to have %s, and its source, %s, has %s: ask for at least that", quantity(asked), v.source, quantity(v.source.diskBytes))
+	return reject(TargetSmallerThanSource, "the disk is to have %s, and its source, %s, has %s: ask for at least that", quantity(asked), v.source, quantity(has))
 }
 
 // profileIncomplete: without the modes of the class's volumes there is no claim to make.

@@ -9,6 +9,7 @@ import (
 
 	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/internal/plan/clone/linstor"
+	"vmdisk.io/vmdisk/internal/plan/volume"
 )
 
 // Finding is why a new disk is refused, where refusing is on, and what a warning tells where it is not.
@@ -47,7 +48,7 @@ func refusal(r Request, c Cluster, o Options) *Finding {
 	switch {
 	case f.missesSnapshotClass(c, o, driver, target):
 		f.Reason, f.SnapshotClass = SnapshotClassMissing, c.commonSnapshotClass(f.GoldenClass, target.Name)
-	case f.needsRemoteAccess(c, o, driver, modeOf(golden.Spec.VolumeMode), target):
+	case f.needsRemoteAccess(c, o, driver, volume.Mode(golden.Spec.VolumeMode), target):
 		f.Reason = RemoteAccess
 	default:
 		return nil
@@ -101,7 +102,7 @@ func (f *Finding) needsRemoteAccess(c Cluster, o Options, driver string, mode co
 	case driver != linstor.Driver || target.Provisioner != linstor.Driver:
 		return false
 	// "with the same volume mode"
-	case mode != modeOf(profile.Status.ClaimPropertySets[0].VolumeMode):
+	case mode != volume.Mode(profile.Status.ClaimPropertySets[0].VolumeMode):
 		return false
 	// "and room to expand": the sizes don't count
 	case target.AllowVolumeExpansion == nil || !*target.AllowVolumeExpansion:

@@ -1,6 +1,8 @@
 package clone
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -46,13 +48,13 @@ func (r Request) String() string { return r.Kind + " " + r.Namespace + "/" + r.N
 // OfDisk is what a VMDisk asks for.
 func OfDisk(disk v1alpha1.VMDisk, cluster Cluster, options Options) Request {
 	r := Request{Kind: "VMDisk", Namespace: disk.Namespace, Name: disk.Name}
-	r.BindImmediately = disk.Spec.BindImmediately == nil || *disk.Spec.BindImmediately
+	r.BindImmediately = disk.Spec.Immediate()
 	r.Spec.Storage = &cdiv1.StorageSpec{}
 	if disk.Spec.Storage != nil {
 		r.Spec.Storage.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *disk.Spec.Storage}
 	}
-	if disk.Spec.StorageClass != "" {
-		r.Spec.Storage.StorageClassName = &disk.Spec.StorageClass
+	if class := cmp.Or(disk.Spec.StorageClass, options.DefaultClass); class != "" {
+		r.Spec.Storage.StorageClassName = &class
 	}
 	switch s := disk.Spec.Source; {
 	case s == nil:

@@ -3,7 +3,7 @@ package clone
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
+	"vmdisk.io/vmdisk/internal/plan/volume"
 )
 
 // rule says why a strategy can't be taken; the empty reason: it doesn't mind. Each may rely on those before it.
@@ -61,7 +61,7 @@ func sourceNotCSI(v view, _ Strategy) (Reason, string) {
 
 // volumeModeMismatch: an unset mode is Filesystem.
 func volumeModeMismatch(v view, _ Strategy) (Reason, string) {
-	target := modeOf(v.target.Claim.VolumeMode)
+	target := volume.Mode(v.target.Claim.VolumeMode)
 	if v.source.mode == target {
 		return "", ""
 	}
@@ -89,22 +89,6 @@ func noSnapshotClass(v view, s Strategy) (Reason, string) {
 		return "", ""
 	}
 	return NoVolumeSnapshotClass, v.snapshotClass.why
-}
-
-// quotaExceeded: the snapshot is made in the source's namespace, and counts there.
-func quotaExceeded(v view, s Strategy) (Reason, string) {
-	if s != Snapshot || v.source.kind == snapshotSource {
-		return "", ""
-	}
-	const counted corev1.ResourceName = "count/volumesnapshots.snapshot.storage.k8s.io"
-	for _, q := range v.cluster.Quotas {
-		hard, limited := q.Spec.Hard[counted]
-		used := q.Status.Used[counted]
-		if q.Namespace == v.source.Namespace && limited && used.Value() >= hard.Value() {
-			return QuotaExceeded, fmt.Sprintf("quota %s in namespace %s allows %s VolumeSnapshots, and %s are used", q.Name, q.Namespace, hard.String(), used.String())
-		}
-	}
-	return "", ""
 }
 
 func conflictingParameters(v view, _ Strategy) (Reason, string) {

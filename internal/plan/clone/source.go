@@ -58,7 +58,7 @@ func (s *source) lookAtClaim(c Cluster) {
 	}
 	s.volume = c.volume(s.claim.Spec.VolumeName)
 	s.driver = c.driverOf(s.claim)
-	s.mode = modeOf(s.claim.Spec.VolumeMode)
+	s.mode = volume.Mode(s.claim.Spec.VolumeMode)
 	q := s.claim.Status.Capacity[corev1.ResourceStorage]
 	s.capacity = q.Value()
 	if s.capacity == 0 {
@@ -85,7 +85,7 @@ func (s *source) lookAtSnapshot(c Cluster) {
 	if s.content == nil {
 		return
 	}
-	s.driver, s.mode = s.content.Spec.Driver, modeOf(s.content.Spec.SourceVolumeMode)
+	s.driver, s.mode = s.content.Spec.Driver, volume.Mode(s.content.Spec.SourceVolumeMode)
 	s.diskBytes = s.capacity
 	if s.mode == corev1.PersistentVolumeFilesystem {
 		s.diskBytes = volume.OfClaim(corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{
@@ -118,13 +118,6 @@ func (s source) className() string {
 		return ""
 	}
 	return classOf(s.claim)
-}
-
-func modeOf(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
-	if m == nil {
-		return corev1.PersistentVolumeFilesystem
-	}
-	return *m
 }
 
 // writers are the pods that run, or will, and mount a claim other than read-only.

@@ -50,6 +50,10 @@ func variants() map[string]variant {
 	pod := func(spec, status string) string {
 		return "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: cozy-public}\nspec: " + spec + "\nstatus: {phase: " + status + "}"
 	}
+	waitsFor := func(then Strategy) answer { return answer{Strategy: Wait, Reason: QuotaExceeded, Then: then} }
+	quota := func(namespace, hard string, used ...string) string {
+		return "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q, namespace: " + namespace + "}\nspec: {hard: {" + hard + "}}\nstatus: {used: {" + strings.Join(used, "") + "}}"
+	}
 	volumes := "volumes: [{name: v, persistentVolumeClaim: {claimName: " + image + "}}]"
 	return map[string]variant{
 		// The page's refusals.
@@ -69,6 +73,11 @@ func variants() map[string]variant {
 				{"  name: local\nprovisioner", "  name: local\n  annotations: {storageclass.kubevirt.io/is-default-virt-class: 'true', storageclass.kubernetes.io/is-default-class: 'true'}\nprovisioner"}},
 			want: answer{Strategy: HostAssisted, Reason: TargetNotReachable, StorageClass: "local"}},
 
+		"the controller's default class is compared like a named one": {base: "R1-01", changes: []change{{"  storageClass: local\n", ""}},
+			args: []string{"--default-storage-class=local"}, refusal: RemoteAccess, want: copied(TargetNotReachable)},
+		"a disk's own class counts before the controller's default": {base: "R1-01", args: []string{"--default-storage-class=replicated"},
+			refusal: RemoteAccess, want: copied(TargetNotReachable)},
+
 		// What is wished for.
 		"a word that is no strategy is a copy": {base: "R1-01", changes: []change{{"cloneStrategyOverride: csi-clone", "cloneStrategyOverride: clever"}}, want: copied(CopyRequested)},
 		"of two CDI resources the one that is not in error counts": {base: "R1-01", add: "apiVersion: cdi.kubevirt.io/v1beta1\nkind: CDI\nmetadata: {name: old}\nspec: {cloneStrategyOverride: copy}\nstatus: {phase: Error}",
@@ -78,16 +87,25 @@ func variants() map[string]variant {
 		"a clone is wished for, and only a snapshot is safe": {base: "L1-08", add: snapClass, want: restored("s")},
 
 		// Snapshots.
-		"of two classes without an annotation the first by name":   {base: "S-07", changes: []change{{"  annotations:\n    snapshot.storage.kubernetes.io/is-default-class: 'true'\n", ""}}, want: restored("a-snaps")},
-		"of two default classes the first by name":                 {base: "S-07", changes: []change{{"  name: a-snaps\n", "  name: a-snaps\n  annotations: {snapshot.storage.kubernetes.io/is-default-class: 'true'}\n"}}, want: restored("a-snaps")},
-		"without the API there are no classes":                     {base: "S-07", args: []string{"--no-snapshot-api"}, want: copied(NoVolumeSnapshotClass)},
-		"no snapshots are allowed where the image is":              {base: "S-07", add: noSnaps, want: copied(QuotaExceeded)},
-		"no snapshots are allowed elsewhere":                       {base: "S-07", add: strings.Replace(noSnaps, "cozy-public", "tenant-a", 1), want: restored("z-snaps")},
-		"snapshots are allowed, and all of them used":              {base: "S-07", add: strings.Replace(noSnaps, "'0'}}", "'3'}}\nstatus: {used: {count/volumesnapshots.snapshot.storage.k8s.io: '3'}}", 1), want: copied(QuotaExceeded)},
-		"snapshots are allowed, and one is left":                   {base: "S-07", add: strings.Replace(noSnaps, "'0'}}", "'3'}}\nstatus: {used: {count/volumesnapshots.snapshot.storage.k8s.io: '2'}}", 1), want: restored("z-snaps")},
-		"no snapshots are allowed, and none is made":               {base: "L1-01a", add: noSnaps, want: clone},
-		"a quota of something else":                                {base: "S-07", add: strings.Replace(noSnaps, "count/volumesnapshots.snapshot.storage.k8s.io", "count/secrets", 1), want: restored("z-snaps")},
-		"a common class that doesn't exist, for a mode that can't": {base: "R2-01", changes: []change{{"spec:\n  accessModes:\n  - ReadWriteOnce\n  resources:\n    requests:\n      storage: 20Gi\n  storageClassName: replicated\n  volumeMode: Block\n  volumeName", "spec:\n  accessModes:\n  - ReadWriteOnce\n  resources:\n    requests:\n      storage: 20Gi\n  storageClassName: replicated\n  volumeName"}}, refusal: SnapshotClassMissing, want: copied(VolumeModeMismatch)},
+		"of two classes without an annotation the first by name":                   {base: "S-07", changes: []change{{"  annotations:\n    snapshot.storage.kubernetes.io/is-default-class: 'true'\n", ""}}, want: restored("a-snaps")},
+		"of two default classes the first by name":                                 {base: "S-07", changes: []change{{"  name: a-snaps\n", "  name: a-snaps\n  annotations: {snapshot.storage.kubernetes.io/is-default-class: 'true'}\n"}}, want: restored("a-snaps")},
+		"without the API there are no classes":                                     {base: "S-07", args: []string{"--no-snapshot-api"}, want: copied(NoVolumeSnapshotClass)},
+		"the disk's namespace has no room":                                         {base: "L1-01a", add: quota("tenant-a", "requests.storage: 19Gi"), want: waitsFor(CSIClone)},
+		"nor for another claim":                                                    {base: "L1-01a", add: quota("tenant-a", "persistentvolumeclaims: '3'", "persistentvolumeclaims: '3'"), want: waitsFor(CSIClone)},
+		"nor for one of the class":                                                 {base: "L1-01a", add: quota("tenant-a", "local.storageclass.storage.k8s.io/requests.storage: 30Gi", "local.storageclass.storage.k8s.io/requests.storage: 11Gi"), want: waitsFor(CSIClone)},
+		"a quota with just enough room":                                            {base: "L1-01a", add: quota("tenant-a", "requests.storage: 30Gi", "requests.storage: 10Gi"), want: clone},
+		"a quota of another class":                                                 {base: "L1-01a", add: quota("tenant-a", "replicated.storageclass.storage.k8s.io/requests.storage: 1Gi"), want: clone},
+		"the image's namespace has no room for the claim that stands for the disk": {base: "L1-01a", add: quota("cozy-public", "requests.storage: 19Gi"), want: waitsFor(CSIClone)},
+		"a quota of a third namespace":                                             {base: "L1-01a", add: quota("other", "requests.storage: 1Gi"), want: clone},
+		"a quota for some pods only":                                               {base: "L1-01a", add: strings.Replace(quota("tenant-a", "requests.storage: 1Gi"), "spec: {", "spec: {scopes: [Terminating], ", 1), want: clone},
+		"a disk that rests needs no claim beside the image yet":                    {base: "L1-01a", changes: []change{{lateBound, rests}}, add: quota("cozy-public", "requests.storage: 1Gi"), want: answer{Strategy: Wait, Reason: WaitForFirstConsumer, Then: CSIClone, RestsReady: true}},
+		"no snapshots are allowed where the image is":                              {base: "S-07", add: noSnaps, want: copied(QuotaExceeded)},
+		"no snapshots are allowed elsewhere":                                       {base: "S-07", add: strings.Replace(noSnaps, "cozy-public", "tenant-a", 1), want: restored("z-snaps")},
+		"snapshots are allowed, and all of them used":                              {base: "S-07", add: strings.Replace(noSnaps, "'0'}}", "'3'}}\nstatus: {used: {count/volumesnapshots.snapshot.storage.k8s.io: '3'}}", 1), want: copied(QuotaExceeded)},
+		"snapshots are allowed, and one is left":                                   {base: "S-07", add: strings.Replace(noSnaps, "'0'}}", "'3'}}\nstatus: {used: {count/volumesnapshots.snapshot.storage.k8s.io: '2'}}", 1), want: restored("z-snaps")},
+		"no snapshots are allowed, and none is made":                               {base: "L1-01a", add: noSnaps, want: clone},
+		"a quota of something else":                                                {base: "S-07", add: strings.Replace(noSnaps, "count/volumesnapshots.snapshot.storage.k8s.io", "count/secrets", 1), want: restored("z-snaps")},
+		"a common class that doesn't exist, for a mode that can't":                 {base: "R2-01", changes: []change{{"spec:\n  accessModes:\n  - ReadWriteOnce\n  resources:\n    requests:\n      storage: 20Gi\n  storageClassName: replicated\n  volumeMode: Block\n  volumeName", "spec:\n  accessModes:\n  - ReadWriteOnce\n  resources:\n    requests:\n      storage: 20Gi\n  storageClassName: replicated\n  volumeName"}}, refusal: SnapshotClassMissing, want: copied(VolumeModeMismatch)},
 
 		// Sizes.
 		"a disk that is smaller than its image": {base: "L1-01a", changes: []change{{"\n  storage: 20Gi\n", "\n  storage: 19Gi\n"}},

@@ -3,6 +3,7 @@
 package disk
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"time"
@@ -27,7 +28,7 @@ type World struct {
 	Claim      *corev1.PersistentVolumeClaim
 	// DefaultClass is the class of a disk that names none; empty: the cluster's own default.
 	DefaultClass string
-	// Refusal is set when the creation of the DataVolume was refused.
+	// Refusal is set when an action was refused: the creation of the DataVolume, or a change of its annotations.
 	Refusal *action.Refusal
 }
 
@@ -165,7 +166,7 @@ func (w World) workloads() metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionTrue, Succeeded
 		c.Message = fmt.Sprintf("DataVolume %s is Succeeded: the disk holds its bytes", w.DataVolume.Name)
 	case cdiv1.WaitForFirstConsumer, cdiv1.PendingPopulation:
-		if _, troubled := w.troubled(); troubled || w.immediate() {
+		if _, troubled := w.troubled(); troubled || w.Disk.Spec.Immediate() {
 			c.Message = w.sentence(w.why())
 			break
 		}
@@ -215,20 +216,13 @@ func (w World) told(kind cdiv1.DataVolumeConditionType) cdiv1.DataVolumeConditio
 	return cdiv1.DataVolumeCondition{}
 }
 
-// class is the class that the disk lives in, or is to live in.
+// class is the class that the disk lives in, or is to live in. A claim that an earlier disk of the name has left says nothing of this one.
 func (w World) class() string {
-	switch {
-	case w.Claim != nil && w.Claim.Spec.StorageClassName != nil:
+	own := w.DataVolume != nil && w.owned() && w.Claim != nil && metav1.IsControlledBy(w.Claim, w.DataVolume)
+	if own && w.Claim.Spec.StorageClassName != nil {
 		return *w.Claim.Spec.StorageClassName
-	case w.Disk.Spec.StorageClass != "":
-		return w.Disk.Spec.StorageClass
-	default:
-		return w.DefaultClass
 	}
-}
-
-func (w World) immediate() bool {
-	return w.Disk.Spec.BindImmediately == nil || *w.Disk.Spec.BindImmediately
+	return cmp.Or(w.Disk.Spec.StorageClass, w.DefaultClass)
 }
 
 // render is the DataVolume that makes the disk: the disk's name, owned by it. Volume mode and access modes are left to the class's profile.
@@ -258,7 +252,7 @@ func (w World) render() *cdiv1.DataVolume {
 // annotations are what a DataVolume is told by annotations.
 func (w World) annotations() map[string]string {
 	told := map[string]string{}
-	if w.immediate() {
+	if w.Disk.Spec.Immediate() {
 		told[cdi.BindImmediate] = "true"
 	}
 	if w.Disk.Spec.Optical {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/google/go-cmp/cmp"
@@ -156,6 +157,39 @@ func TestTheDataVolumeFollowsWhatMayChange(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, Plan(World{Disk: d, DataVolume: dv}, time.Unix(1, 0)).Actions); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestTheClassIsThatOfTheDisksOwnClaim: a claim that an earlier disk of the name has left, and that is still on its way out, decides nothing.
+func TestTheClassIsThatOfTheDisksOwnClaim(t *testing.T) {
+	d := vmdisk(func(d *v1alpha1.VMDisk) { d.Spec.StorageClass = "asked" })
+	dv := made(d, cdiv1.Pending)
+	dv.UID = "dv-uid"
+	claim := func(owner types.UID) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: "web-root", OwnerReferences: []metav1.OwnerReference{{UID: owner, Controller: new(true)}}},
+			Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: new("of-the-claim")},
+		}
+	}
+	for name, c := range map[string]struct {
+		world World
+		want  string
+	}{
+		"there is no claim":                   {World{Disk: d, DataVolume: dv}, "asked"},
+		"its own claim":                       {World{Disk: d, DataVolume: dv, Claim: claim("dv-uid")}, "of-the-claim"},
+		"a claim of another DataVolume":       {World{Disk: d, DataVolume: dv, Claim: claim("earlier-uid")}, "asked"},
+		"a claim, and no DataVolume so far":   {World{Disk: d, Claim: claim("earlier-uid")}, "asked"},
+		"a disk that names none, and a claim": {World{Disk: vmdisk(nil), DefaultClass: "usual", Claim: claim("earlier-uid")}, "usual"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Plan(c.world, time.Unix(1, 0))
+			if got.Status.StorageClass != c.want {
+				t.Errorf("it shows class %q, want %q", got.Status.StorageClass, c.want)
+			}
+			if c.world.DataVolume == nil && *c.world.render().Spec.Storage.StorageClassName != c.want {
+				t.Errorf("its DataVolume asks for class %q, want %q", *c.world.render().Spec.Storage.StorageClassName, c.want)
 			}
 		})
 	}

@@ -33,12 +33,20 @@ func remember(f *flow) *verdict {
 	return nil
 }
 
-// filled: the claim does not hold its bytes yet.
+// filled: the claim does not hold its bytes yet. Somebody may say that it does, by the mark, while a worker still writes: that one goes first.
 func filled(f *flow) *verdict {
-	if f.populated() || f.memory.Outcome == job.Succeeded {
-		return f.succeeded()
+	if !f.populated() && f.memory.Outcome != job.Succeeded {
+		return nil
 	}
-	return nil
+	if _, _, over := endOf(f.Worker, f.now); f.Worker != nil && !over {
+		if f.Worker.DeletionTimestamp == nil {
+			f.do(action.Delete{Object: f.Worker})
+		}
+		v := f.between()
+		v.running = f.removed("the disk is ready once it is gone, and nobody else writes to it")
+		return v
+	}
+	return f.succeeded()
 }
 
 // possible: the bytes can become a disk.
@@ -53,7 +61,7 @@ func possible(f *flow) *verdict {
 // fillable: this version can fill the claim from the source. A source that can't be served has no claim of ours; this one's was changed
 // afterwards, or the claim was made by an installation that served it. A worker that is there has its job already.
 func fillable(f *flow) *verdict {
-	err := served(f.DataVolume.Spec)
+	err := Served(owner, f.DataVolume.Spec)
 	if f.Worker != nil || err == nil {
 		return nil
 	}
@@ -91,14 +99,18 @@ func left(f *flow) *verdict {
 	v := f.between()
 	v.again = f.until(f.memory.Next)
 	if !over {
-		var from string
-		if node := f.Worker.Spec.NodeName; node != "" {
-			from = " from node " + node
-		}
-		v.running = condition{status: corev1.ConditionFalse, reason: cdi.ReasonPending, message: fmt.Sprintf(
-			"worker %s is being removed%s; the next begins once it is gone, since two writers would corrupt the disk", f.Worker.Name, from)}
+		v.running = f.removed("the next begins once it is gone, since two writers would corrupt the disk")
 	}
 	return v
+}
+
+// removed says that the worker is being removed, from where, and what follows.
+func (f *flow) removed(then string) condition {
+	var from string
+	if node := f.Worker.Spec.NodeName; node != "" {
+		from = " from node " + node
+	}
+	return condition{status: corev1.ConditionFalse, reason: cdi.ReasonPending, message: fmt.Sprintf("worker %s is being removed%s; %s", f.Worker.Name, from, then)}
 }
 
 // due: the next attempt's time has come.

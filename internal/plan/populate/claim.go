@@ -16,7 +16,7 @@ func rendered(f *flow) *verdict {
 	if f.Claim != nil || prePopulated(f.DataVolume) {
 		return nil
 	}
-	err := served(f.DataVolume.Spec)
+	err := Served(owner, f.DataVolume.Spec)
 	if err == nil {
 		f.volume, err = volume.Of(f.DataVolume.Spec, f.Cluster)
 	}
@@ -71,7 +71,7 @@ func ours(f *flow) *verdict {
 	if f.Claim.DeletionTimestamp != nil {
 		return &verdict{phase: cdiv1.Pending, bound: f.leaving()}
 	}
-	if f.adoptable() {
+	if Adoptable(f.DataVolume, f.Claim) {
 		f.do(f.mark(), action.Own{Object: f.Claim, Owner: ownerOf(f.DataVolume)})
 		return f.succeeded()
 	}

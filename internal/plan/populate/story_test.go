@@ -110,6 +110,17 @@ func stories() map[string]story {
 				{"the new volume is made", binds}, {"the worker runs", half}, {"it succeeds", succeeds}, {"its pod goes", goes},
 			},
 		},
+		"marked-as-filled-while-a-worker-writes": {
+			func() *sim { return newSim(dataVolume(nil), immediateClass) },
+			[]line{
+				{"created", created}, {"the volume is made", binds}, {"the worker runs", half},
+				{"somebody marks the claim as filled", func(s *sim) {
+					s.world.Claim = s.world.Claim.DeepCopy()
+					metav1.SetMetaDataAnnotation(&s.world.Claim.ObjectMeta, cdi.PopulatedFor, "web-root")
+				}},
+				{"the worker stops", interrupted}, {"its pod goes", goes},
+			},
+		},
 		"adopted": {
 			func() *sim {
 				s := newSim(dataVolume(func(dv *cdiv1.DataVolume) { dv.Annotations[cdi.AllowClaimAdoption] = "true" }), immediateClass)

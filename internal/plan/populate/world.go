@@ -44,14 +44,19 @@ func (w World) populated() bool {
 	return a[cdi.PopulatedFor] == w.DataVolume.Name || a[cdi.PodPhase] == string(corev1.PodSucceeded)
 }
 
-// adoptable says whether a claim that nobody controls may become the DataVolume's as it is.
-func (w World) adoptable() bool {
-	if metav1.GetControllerOf(w.Claim) != nil {
+// Adoptable says whether a claim that nobody controls may become the DataVolume's as it is.
+func Adoptable(dv *cdiv1.DataVolume, claim *corev1.PersistentVolumeClaim) bool {
+	if metav1.GetControllerOf(claim) != nil {
 		return false
 	}
-	a := w.DataVolume.Annotations
-	_, restored := a[cdi.PrePopulated]
-	return restored || a[cdi.AllowClaimAdoption] == "true" || w.Claim.Annotations[cdi.PopulatedFor] == w.DataVolume.Name
+	_, restored := dv.Annotations[cdi.PrePopulated]
+	return restored || dv.Annotations[cdi.AllowClaimAdoption] == "true" || claim.Annotations[cdi.PopulatedFor] == dv.Name
+}
+
+// Owned says whether some DataVolume controls a claim.
+func Owned(claim *corev1.PersistentVolumeClaim) bool {
+	owner := metav1.GetControllerOf(claim)
+	return owner != nil && owner.Kind == "DataVolume"
 }
 
 // immediate says whether somebody asks, on the DataVolume or on its claim, not to wait for a consumer.

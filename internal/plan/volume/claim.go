@@ -32,7 +32,7 @@ func OfClaim(claim corev1.PersistentVolumeClaimSpec, spec cdiv1.DataVolumeSpec, 
 // fitInto makes the disk as large as a hand-written claim of size bytes has room for.
 func (v *Volume) fitInto(size int64, config *cdiv1.CDIConfig) {
 	v.DiskBytes = size
-	if mode(v.Claim.VolumeMode) == corev1.PersistentVolumeFilesystem {
+	if Mode(v.Claim.VolumeMode) == corev1.PersistentVolumeFilesystem {
 		v.DiskBytes = Usable(size, overheadOf(v.Class, config))
 		v.AllowSmaller = true
 	}

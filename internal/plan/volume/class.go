@@ -22,12 +22,13 @@ func classNamed(name *string, classes []storagev1.StorageClass, pick pickDefault
 	}
 	i := slices.IndexFunc(classes, func(c storagev1.StorageClass) bool { return c.Name == *name })
 	if i < 0 {
-		return nil, invalid("StorageClass %q does not exist: use one of %s, or ask the administrator to create it", *name, namesOf(classes))
+		return nil, invalid("StorageClass %q does not exist: use one of %s, or ask the administrator to create it", *name, NamesOf(classes))
 	}
 	return &classes[i], nil
 }
 
-func namesOf(classes []storagev1.StorageClass) string {
+// NamesOf lists the names of classes, for a message.
+func NamesOf(classes []storagev1.StorageClass) string {
 	if len(classes) == 0 {
 		return "(there are none)"
 	}

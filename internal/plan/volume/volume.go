@@ -139,27 +139,27 @@ func properties(storage cdiv1.StorageSpec, class *storagev1.StorageClass, profil
 		wanted = nil
 	}
 	if len(storage.AccessModes) > 0 && (wanted != nil || class == nil) {
-		return storage.AccessModes, mode(wanted), nil
+		return storage.AccessModes, Mode(wanted), nil
 	}
 	if class == nil {
 		return nil, "", invalid("the DataVolume names no access mode, and without a StorageClass there is no profile to take one from: set accessModes")
 	}
 	for _, set := range profileOf(class.Name, profiles).Status.ClaimPropertySets {
-		if wanted != nil && mode(set.VolumeMode) != *wanted {
+		if wanted != nil && Mode(set.VolumeMode) != *wanted {
 			continue
 		}
 		if len(storage.AccessModes) > 0 {
 			if !containsAll(set.AccessModes, storage.AccessModes) {
 				continue
 			}
-			return storage.AccessModes, mode(set.VolumeMode), nil
+			return storage.AccessModes, Mode(set.VolumeMode), nil
 		}
 		if len(set.AccessModes) > 0 {
-			return set.AccessModes, mode(set.VolumeMode), nil
+			return set.AccessModes, Mode(set.VolumeMode), nil
 		}
 	}
 	if len(storage.AccessModes) > 0 {
-		return storage.AccessModes, mode(wanted), nil
+		return storage.AccessModes, Mode(wanted), nil
 	}
 	return nil, "", invalid("StorageProfile %s has no access mode%s: set accessModes in the DataVolume, or ask the administrator to set claimPropertySets in that StorageProfile's spec", class.Name, forMode(wanted))
 }
@@ -193,7 +193,8 @@ func containsAll(have, want []corev1.PersistentVolumeAccessMode) bool {
 	return !slices.ContainsFunc(want, func(m corev1.PersistentVolumeAccessMode) bool { return !slices.Contains(have, m) })
 }
 
-func mode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
+// Mode is a volume mode as it counts: that of a claim which says none is Filesystem.
+func Mode(m *corev1.PersistentVolumeMode) corev1.PersistentVolumeMode {
 	if m == nil {
 		return corev1.PersistentVolumeFilesystem
 	}

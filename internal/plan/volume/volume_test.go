@@ -63,7 +63,7 @@ type summary struct {
 }
 
 func summarize(v Volume) summary {
-	s := summary{Modes: v.Claim.AccessModes, Mode: mode(v.Claim.VolumeMode), Disk: v.DiskBytes, AllowSmaller: v.AllowSmaller}
+	s := summary{Modes: v.Claim.AccessModes, Mode: Mode(v.Claim.VolumeMode), Disk: v.DiskBytes, AllowSmaller: v.AllowSmaller}
 	if v.Class != nil {
 		s.Class = v.Class.Name
 	}

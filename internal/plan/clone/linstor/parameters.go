@@ -53,7 +53,7 @@ type reading struct {
 // Parse reads a class's parameters.
 func Parse(parameters map[string]string) Parameters {
 	var p Parameters
-	access, layers := []string{""}, []string{defaultLayers}
+	var access, layers []string // as they are spelled, each time
 	for _, key := range slices.Sorted(maps.Keys(parameters)) {
 		value := parameters[key]
 		if why := invalid(key, value); why != "" && p.Invalid == "" {
@@ -61,12 +61,12 @@ func Parse(parameters map[string]string) Parameters {
 		}
 		switch name, ours := nameOf(key); {
 		case ours && name == "allowremotevolumeaccess":
-			access = replaceDefault(access, "", value)
+			access = append(access, value)
 		case ours && name == "layerlist":
-			layers = replaceDefault(layers, defaultLayers, value)
+			layers = append(layers, value)
 		}
 	}
-	readings := combine(access, layers)
+	readings := combine(orDefault(access, ""), orDefault(layers, defaultLayers))
 	p.Access, p.Networked, p.FromAnywhere = readings[0].access, readings[0].networked, true
 	for _, r := range readings {
 		p.FromAnywhere = p.FromAnywhere && r.page
@@ -77,12 +77,12 @@ func Parse(parameters map[string]string) Parameters {
 	return p
 }
 
-// replaceDefault puts the first value in the default's place, and adds others.
-func replaceDefault(values []string, standard, value string) []string {
-	if len(values) == 1 && values[0] == standard {
-		return []string{value}
+// orDefault is the values of a parameter, or that of a class which hasn't it.
+func orDefault(values []string, standard string) []string {
+	if values == nil {
+		return []string{standard}
 	}
-	return append(values, value)
+	return values
 }
 
 // combine reads each pair of spellings.

@@ -132,6 +132,9 @@ func TestSpellingsThatDisagree(t *testing.T) {
 		"about layers": {map[string]string{"layerlist": "storage", "layerList": "drbd storage"}, `layerList: "drbd storage", layerlist: "storage"`},
 		"about layers, where access is given": {map[string]string{"layerlist": "storage", "layerList": "drbd storage", "allowRemoteVolumeAccess": "false"},
 			`allowRemoteVolumeAccess: "false", layerList: "drbd storage", layerlist: "storage"`},
+		"about layers, the default first": {map[string]string{"LayerList": "DRBD STORAGE", "layerList": "STORAGE"}, `LayerList: "DRBD STORAGE", layerList: "STORAGE"`},
+		"about access, nothing first": {map[string]string{"AllowRemoteVolumeAccess": "", "LAYERLIST": "STORAGE", "allowRemoteVolumeAccess": "true"},
+			`AllowRemoteVolumeAccess: "", LAYERLIST: "STORAGE", allowRemoteVolumeAccess: "true"`},
 		"about rules": {map[string]string{"allowRemoteVolumeAccess": "- fromSame: [a]", "/allowRemoteVolumeAccess": "- fromSame: [b]"}, `/allowRemoteVolumeAccess: "- fromSame: [b]", allowRemoteVolumeAccess: "- fromSame: [a]"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,17 +167,23 @@ func TestWhatSpoilsAClass(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever the parameters are, the answer doesn't contradict itself, and doesn't depend on the order of the keys.
+// FuzzParse: whatever the parameters are, the answer doesn't contradict itself, and doesn't depend on which of two spellings has which value.
 func FuzzParse(f *testing.F) {
 	for _, v := range []string{"true", "- fromSame: [zone]", "[{}]", "- {}\n---\n", "{a: &a [*a]}", "!!binary x", "? [a]\n: b"} {
 		f.Add("allowRemoteVolumeAccess", v, "LayerList", "drbd storage")
 		f.Add(Driver+"/layerList", v, "allowRemoteVolumeAccess", v)
+		f.Add("LayerList", "DRBD STORAGE", "layerList", v)
+		f.Add("AllowRemoteVolumeAccess", "", "allowRemoteVolumeAccess", v)
 	}
 	f.Fuzz(func(t *testing.T, key, value, otherKey, other string) {
 		parameters := map[string]string{key: value, otherKey: other}
 		p := Parse(parameters)
-		if diff := cmp.Diff(p, Parse(parameters)); diff != "" {
-			t.Errorf("read twice:\n%s", diff)
+		name, ours := nameOf(key)
+		if otherName, otherOurs := nameOf(otherKey); key != otherKey && name == otherName && ours && otherOurs {
+			swapped := Parse(map[string]string{key: other, otherKey: value})
+			if p.FromAnywhere != swapped.FromAnywhere || (p.Conflict == "") != (swapped.Conflict == "") || (p.Invalid == "") != (swapped.Invalid == "") {
+				t.Errorf("%v is read as %+v, and with its values swapped as %+v", parameters, p, swapped)
+			}
 		}
 		if p.Invalid == "" && p.Conflict == "" && p.FromAnywhere && !p.Access.Anywhere {
 			t.Errorf("the page counts %v as access from anywhere, and linstor-csi does not: %+v", parameters, p)
