@@ -45,7 +45,7 @@ const (
 	Moved State = "Moved"
 	// Lost: there is no volume to move any more. What was in it must be made again.
 	Lost State = "Lost"
-	// Elsewhere: the target has another volume, and nothing is left of the move.
+	// Elsewhere: the target has another volume, so the move is undone.
 	Elsewhere State = "Elsewhere"
 	// Impossible: the target can't have this volume.
 	Impossible State = "Impossible"
@@ -107,12 +107,7 @@ func elsewhere(w World) *Verdict {
 	if to == "" || w.Volume != nil && w.Volume.Name == to {
 		return nil
 	}
-	actions := Undo(w)
-	state := Elsewhere
-	if len(actions) > 0 {
-		state = Moving
-	}
-	return &Verdict{State: state, Actions: actions, Message: fmt.Sprintf("claim %s has another volume, %s", w.Target.Name, to)}
+	return &Verdict{State: Elsewhere, Actions: Undo(w), Message: fmt.Sprintf("claim %s has another volume, %s", w.Target.Name, to)}
 }
 
 // there: the volume exists, and is still the temporary claim's or the target's already.
