@@ -12,6 +12,14 @@ const (
 	EgressAnnotation = "vmdisk.io/egress"
 	// NodeAnnotation on a DataVolume names the node that its workers run on.
 	NodeAnnotation = "vmdisk.io/node"
+	// PopulationAnnotation on a claim that is filled by the populator: what is being done, or waited for. "Reason: sentence".
+	PopulationAnnotation = "vmdisk.io/population"
+	// YieldedAnnotation on such a claim: when it gave its place up after attempts that failed, and so since when it stands in line.
+	YieldedAnnotation = "vmdisk.io/yielded"
+	// PopulatesLabel on the populator's own objects: the UID of the claim that they are for.
+	PopulatesLabel = "vmdisk.io/populates"
+	// TargetAnnotation on the populator's own objects: the namespace and name of that claim.
+	TargetAnnotation = "vmdisk.io/target"
 	// RebindAnnotation on a PersistentVolume: it is on its way from a temporary claim to the claim that is named, and how it is to be
 	// reclaimed once it is there.
 	RebindAnnotation = "vmdisk.io/rebind"

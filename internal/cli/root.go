@@ -61,7 +61,7 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%v: see '%s --help'", err, cmd.CommandPath())
 	})
-	root.AddCommand(newConvertCommand(), newInspectCommand(), newMapCommand(), newPlanCommand(), newControllerCommand(), newWorkerCommand())
+	root.AddCommand(newConvertCommand(), newInspectCommand(), newMapCommand(), newPlanCommand(), newControllerCommand(), newPopulatorCommand(), newWorkerCommand())
 	return root
 }
 
