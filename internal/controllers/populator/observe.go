@@ -28,19 +28,34 @@ const (
 	ByTarget = v1alpha1.RebindAnnotation
 )
 
+// index is one of the look-ups that observe makes.
+type index struct {
+	of    client.Object
+	field string
+	by    client.IndexerFunc
+}
+
+func indexes() []index {
+	return []index{
+		{&corev1.PersistentVolumeClaim{}, ByUID, func(o client.Object) []string { return []string{string(o.GetUID())} }},
+		{&corev1.PersistentVolume{}, ByTarget, func(o client.Object) []string {
+			m, ok := rebind.MarkOf(o.(*corev1.PersistentVolume))
+			if !ok {
+				return nil
+			}
+			return []string{string(m.Target)}
+		}},
+	}
+}
+
 // Index prepares the look-ups.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &corev1.PersistentVolumeClaim{}, ByUID, func(o client.Object) []string { return []string{string(o.GetUID())} })
-	if err != nil {
-		return err
-	}
-	return indexer.IndexField(ctx, &corev1.PersistentVolume{}, ByTarget, func(o client.Object) []string {
-		m, ok := rebind.MarkOf(o.(*corev1.PersistentVolume))
-		if !ok {
-			return nil
+	for _, i := range indexes() {
+		if err := indexer.IndexField(ctx, i.of, i.field, i.by); err != nil {
+			return fmt.Errorf("index %T by %s: %w", i.of, i.field, err)
 		}
-		return []string{string(m.Target)}
-	})
+	}
+	return nil
 }
 
 // observe reads everything that the decision about a target needs.
