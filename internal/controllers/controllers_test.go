@@ -175,6 +175,8 @@ func TestControllers(t *testing.T) {
 	})
 	t.Run("a disk is made, filled and ready", func(t *testing.T) { importADisk(plane{p.Client, t, p.admin}) })
 	t.Run("a bare claim is filled from its source", func(t *testing.T) { populateAClaim(plane{p.Client, t, p.admin}) })
+	t.Run("each kind of limit is named, and room lets the disk go on", func(t *testing.T) { waitForEachLimit(plane{p.Client, t, p.admin}) })
+	t.Run("of those that wait for a quota the oldest goes first, and a smaller one passes a blocked larger one", func(t *testing.T) { oldestFirst(plane{p.Client, t, p.admin}) })
 	t.Run("a quota's refusal is told, and room lets the disk go on", func(t *testing.T) { waitForQuota(plane{p.Client, t, p.admin}) })
 }
 

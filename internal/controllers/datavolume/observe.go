@@ -42,12 +42,21 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (pop
 	if w.Cluster, err = r.cluster(ctx, operator); err != nil {
 		return w, err
 	}
-	if w.Claim, err = kube.Find[corev1.PersistentVolumeClaim](ctx, r.Reader, key); err != nil || w.Claim == nil {
+	if w.Claim, err = kube.Find[corev1.PersistentVolumeClaim](ctx, r.Reader, key); err != nil {
+		return w, err
+	}
+	if w.Claim == nil {
+		w.Line, err = r.line(ctx, w.DataVolume)
 		return w, err
 	}
 	worker := types.NamespacedName{Namespace: key.Namespace, Name: pod.Name(w.Claim.UID)}
 	if w.Worker, err = kube.Find[corev1.Pod](ctx, r.Reader, worker); err != nil {
 		return w, err
+	}
+	if w.Worker == nil && w.DataVolume.Status.Phase != cdiv1.Succeeded {
+		if w.Line, err = r.line(ctx, w.DataVolume); err != nil {
+			return w, err
+		}
 	}
 	if w.Warnings, err = r.warnings(ctx, w.Claim, w.Worker); err != nil {
 		return w, err
@@ -57,6 +66,37 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (pop
 		w.Active, err = r.active(ctx)
 	}
 	return w, err
+}
+
+// line reads the quotas of a disk's namespace, and the older disks that they have refused.
+func (r *Reconciler) line(ctx context.Context, self *cdiv1.DataVolume) (populate.Line, error) {
+	var quotas corev1.ResourceQuotaList
+	if err := r.Reader.List(ctx, &quotas, client.InNamespace(self.Namespace)); err != nil {
+		return populate.Line{}, fmt.Errorf("list quotas: %w", err)
+	}
+	line := populate.Line{Quotas: quotas.Items}
+	if len(quotas.Items) == 0 {
+		return line, nil
+	}
+	var all cdiv1.DataVolumeList
+	if err := r.Reader.List(ctx, &all, client.InNamespace(self.Namespace)); err != nil {
+		return line, fmt.Errorf("list DataVolumes: %w", err)
+	}
+	slices.SortFunc(all.Items, populate.ByAge)
+	for _, dv := range all.Items {
+		if dv.UID == self.UID {
+			break
+		}
+		claim, worker := populate.Refused(&dv)
+		switch {
+		case dv.DeletionTimestamp != nil:
+		case claim:
+			line.Claims = append(line.Claims, dv)
+		case worker:
+			line.Workers = append(line.Workers, dv)
+		}
+	}
+	return line, nil
 }
 
 // cluster reads what claims are judged against. The configuration counts from the moment that it is in the CDI object.
@@ -124,6 +164,7 @@ func (r *Reconciler) unfinished(ctx context.Context, changed client.Object) []re
 	if err := r.Reader.List(ctx, &all, client.InNamespace(changed.GetNamespace())); err != nil {
 		return nil // the cache is not there yet; once it is, every DataVolume is reconciled
 	}
+	slices.SortFunc(all.Items, populate.ByAge) // who came first is looked at first
 	var requests []reconcile.Request
 	for i := range all.Items {
 		dv := &all.Items[i]

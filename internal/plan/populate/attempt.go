@@ -135,7 +135,13 @@ func started(f *flow) *verdict {
 	}
 	// What was seen may be old: the pod's end may be seen before the memory of it. Noting the memory once more fails then, and nothing is
 	// started; without that, a disk that has just been filled could be written over.
-	f.do(f.note(), action.Create{Object: newWorker(f.World, f.volume, f.memory.Attempts+1)})
+	worker := newWorker(f.World, f.volume, f.memory.Attempts+1)
+	if later := f.workersTurn(worker); later != "" {
+		v.running = condition{status: corev1.ConditionFalse, reason: cdi.ReasonErrExceededQuota, message: later}
+		v.again = refusedAgain
+		return v
+	}
+	f.do(f.note(), action.Create{Object: worker})
 	return v
 }
 

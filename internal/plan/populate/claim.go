@@ -40,6 +40,11 @@ func made(f *flow) *verdict {
 		f.refuse(v, &v.bound, fmt.Sprintf("claim %s", f.DataVolume.Name), cdi.ReasonErrClaimNotValid)
 		v.ready = v.bound.reason
 	default:
+		if later := f.claimsTurn(); later != "" {
+			v.bound = condition{status: corev1.ConditionFalse, reason: cdi.ReasonErrExceededQuota, message: later}
+			v.ready, v.again = v.bound.reason, refusedAgain
+			return v
+		}
 		f.do(action.Create{Object: newClaim(f.World, f.volume)})
 		v.bound = f.pending()
 	}

@@ -33,6 +33,27 @@ func OfClaim(spec corev1.PersistentVolumeClaimSpec) corev1.ResourceList {
 	return ask
 }
 
+// OfPod is what a pod takes that leaves nothing of its resources to a LimitRange.
+func OfPod(spec corev1.PodSpec) corev1.ResourceList {
+	one := *resource.NewQuantity(1, resource.DecimalSI)
+	ask := corev1.ResourceList{corev1.ResourcePods: one, "count/pods": one}
+	add := func(name corev1.ResourceName, q resource.Quantity) {
+		sum := ask[name]
+		sum.Add(q)
+		ask[name] = sum
+	}
+	for _, c := range spec.Containers {
+		for name, q := range c.Resources.Requests {
+			add("requests."+name, q)
+			add(name, q) // a quota may name either
+		}
+		for name, q := range c.Resources.Limits {
+			add("limits."+name, q)
+		}
+	}
+	return ask
+}
+
 // Room is what is left in a namespace's quotas.
 type Room struct{ quotas []corev1.ResourceQuota }
 
@@ -40,12 +61,17 @@ type Room struct{ quotas []corev1.ResourceQuota }
 func In(quotas []corev1.ResourceQuota) *Room {
 	r := &Room{}
 	for _, q := range quotas {
-		if len(q.Spec.Scopes) == 0 && q.Spec.ScopeSelector == nil {
+		if !scoped(q) {
 			r.quotas = append(r.quotas, *q.DeepCopy())
 		}
 	}
 	return r
 }
+
+// Scoped says whether some quota counts only some objects, which In leaves out.
+func Scoped(quotas []corev1.ResourceQuota) bool { return slices.ContainsFunc(quotas, scoped) }
+
+func scoped(q corev1.ResourceQuota) bool { return len(q.Spec.Scopes) > 0 || q.Spec.ScopeSelector != nil }
 
 // Full is why there is no room for something: the first quota that has none. Nil: there is.
 func (r *Room) Full(ask corev1.ResourceList) *cause.Quota {

@@ -60,3 +60,17 @@ func TestWhatIsTakenIsGone(t *testing.T) {
 		t.Errorf("got %+v", full)
 	}
 }
+
+func TestWhatAPodTakes(t *testing.T) {
+	container := corev1.Container{Resources: corev1.ResourceRequirements{Requests: amounts("cpu", "100m", "memory", "60M"), Limits: amounts("cpu", "1", "memory", "600M")}}
+	got := OfPod(corev1.PodSpec{Containers: []corev1.Container{container, container}})
+	want := amounts("pods", "1", "count/pods", "1", "cpu", "200m", "requests.cpu", "200m", "limits.cpu", "2", "memory", "120M", "requests.memory", "120M", "limits.memory", "1200M")
+	for name, q := range want {
+		if has := got[name]; has.Cmp(q) != 0 {
+			t.Errorf("%s is %s, want %s", name, has.String(), q.String())
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("got %v", got)
+	}
+}
