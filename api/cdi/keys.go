@@ -109,8 +109,6 @@ const (
 	// Group is CDI's, and ImportSourceKind the kind that a claim's dataSourceRef names to be filled from it.
 	Group            = "cdi.kubevirt.io"
 	ImportSourceKind = "VolumeImportSource"
-	// NoProvisioner is the provisioner of classes whose volumes somebody makes by hand.
-	NoProvisioner = "kubernetes.io/no-provisioner"
 	// ConfigName is the one CDIConfig.
 	ConfigName = "config"
 	// CDIName is the one CDI object. KubeVirt counts them, and wants exactly one.

@@ -8,6 +8,9 @@ import (
 	"vmdisk.io/vmdisk/internal/plan/rebind"
 )
 
+// noProvisioner is the provisioner of classes whose volumes somebody makes by hand.
+const noProvisioner = "kubernetes.io/no-provisioner"
+
 // local: the source is in the target's own namespace. Another namespace's secrets and URLs are nobody else's.
 func local(f *flow) *verdict {
 	ns := f.Target.Spec.DataSourceRef.Namespace
@@ -47,7 +50,7 @@ func possible(f *flow) *verdict {
 		return &verdict{reason: reasonImpossible, message: "the claim names no StorageClass, so nobody makes a volume to fill for it: make it again with spec.storageClassName"}
 	case f.Class == nil:
 		return &verdict{reason: reasonClassMissing, message: fmt.Sprintf("StorageClass %s does not exist: ask the administrator to create it, or make the claim again with another", *class)}
-	case f.Class.Provisioner == cdi.NoProvisioner:
+	case f.Class.Provisioner == noProvisioner:
 		return &verdict{reason: reasonImpossible, message: fmt.Sprintf("StorageClass %s makes no volumes, its own are static: use another class, or a VMDisk or DataVolume", *class)}
 	case f.Target.Spec.Selector != nil:
 		return &verdict{reason: reasonImpossible, message: "the claim has a selector, and a volume that is made for it has no labels: make it again without spec.selector"}
