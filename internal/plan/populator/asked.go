@@ -52,6 +52,8 @@ func possible(f *flow) *verdict {
 		return &verdict{reason: reasonClassMissing, message: fmt.Sprintf("StorageClass %s does not exist: ask the administrator to create it, or make the claim again with another", *class)}
 	case f.Class.Provisioner == noProvisioner:
 		return &verdict{reason: reasonImpossible, message: fmt.Sprintf("StorageClass %s makes no volumes, its own are static: use another class, or a VMDisk or DataVolume", *class)}
+	case len(f.Target.Spec.AccessModes) != 1: // CDI's rule for a DataVolume with a pvc section, which the temporary disk is
+		return &verdict{reason: reasonNotServed, message: "the claim asks for several access modes: make it again with the one that is needed"}
 	case f.Target.Spec.Selector != nil:
 		return &verdict{reason: reasonImpossible, message: "the claim has a selector, and a volume that is made for it has no labels: make it again without spec.selector"}
 	}

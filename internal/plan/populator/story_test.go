@@ -235,6 +235,12 @@ func TestWhatAPersonReads(t *testing.T) {
 			func(s *sim) { s.w.Class.Provisioner = "kubernetes.io/no-provisioner" },
 			"Impossible: StorageClass replicated makes no volumes, its own are static: use another class, or a VMDisk or DataVolume",
 		},
+		"several access modes": {
+			func(s *sim) {
+				s.w.Target.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteMany}
+			},
+			"NotServed: the claim asks for several access modes: make it again with the one that is needed",
+		},
 		"the class's secrets are the claim's": {
 			func(s *sim) {
 				s.w.Class.Parameters = map[string]string{"csi.storage.k8s.io/node-stage-secret-name": "${pvc.name}-key"}
