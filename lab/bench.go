@@ -9,8 +9,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"vmdisk.io/vmdisk/lab/bench"
+	"vmdisk.io/vmdisk/lab/bench/unpack"
 	"vmdisk.io/vmdisk/lab/demo"
 )
+
+// unpackCommand is what bench unpacks with, in CDI's place.
+func unpackCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: bench.UnpackCommand + " FORMAT", Short: "Unpack the standard input as CDI's importer does", Hidden: true,
+		Args: cobra.ExactArgs(1), ValidArgs: unpack.Formats(),
+		RunE: func(c *cobra.Command, args []string) error { return unpack.Copy(os.Stdout, os.Stdin, args[0]) },
+	}
+}
 
 // benchCommand measures a built vmdisk. It needs no cluster.
 func benchCommand() *cobra.Command {

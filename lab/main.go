@@ -64,7 +64,7 @@ func command() *cobra.Command {
 		},
 	)
 	root.AddCommand(productCommands()...)
-	root.AddCommand(benchCommand())
+	root.AddCommand(benchCommand(), unpackCommand())
 	return root
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -161,28 +160,16 @@ func TestPlanSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// served is a cluster that serves the objects of a case, and nothing of a group.
-type served struct {
+// forbidding is a cluster without objects, in which a kind may not be listed.
+type forbidding struct {
 	client.Reader
-	objects []unstructured.Unstructured
-	lacks   string // a group that isn't served
-	forbids string // a kind that may not be listed
+	kind string
 }
 
-func (s served) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	list := into.(*unstructured.UnstructuredList)
-	kind := list.GroupVersionKind()
-	if kind.Group == s.lacks {
-		return &meta.NoKindMatchError{GroupKind: kind.GroupKind()}
-	}
-	if kind.Kind == s.forbids+"List" {
+func (f forbidding) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	kind := into.(*unstructured.UnstructuredList).GroupVersionKind()
+	if kind.Kind == f.kind+"List" {
 		return apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, "", errors.New("no"))
-	}
-	for _, o := range s.objects {
-		if o.GroupVersionKind().GroupVersion() == kind.GroupVersion() && o.GetKind()+"List" == kind.Kind {
-			o.SetGroupVersionKind(schema.GroupVersionKind{}) // as in a list
-			list.Items = append(list.Items, o)
-		}
 	}
 	return nil
 }
@@ -196,7 +183,7 @@ func TestWhatMayNotBeRead(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			var told strings.Builder
 			o := planOptions{stderr: &told}
-			_, err := o.readCluster(t.Context(), served{forbids: kind})
+			_, err := o.readCluster(t.Context(), forbidding{kind: kind})
 			if told.String() != want.told || (err == nil) != (want.err == "") || err != nil && err.Error() != want.err {
 				t.Errorf("told %q, error %v", told.String(), err)
 			}
@@ -211,40 +198,5 @@ func TestTheNodesThatAPlanPrefers(t *testing.T) {
 	}
 	if got := preferred(clone.Placement{}); got != "" {
 		t.Errorf("without preferences it says %q", got)
-	}
-}
-
-// TestAClusterIsPlannedLikeAFile: what a cluster serves gives the same plan.
-func TestAClusterIsPlannedLikeAFile(t *testing.T) {
-	for id, lacks := range map[string]string{"S-07": "none", "R2-17": "snapshot.storage.k8s.io", "I-09": "none"} {
-		t.Run(id, func(t *testing.T) {
-			text, err := os.ReadFile(caseFile(id))
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := served{lacks: lacks}
-			for _, document := range strings.Split(string(text), "\n---\n") {
-				var o unstructured.Unstructured
-				if err := yaml.Unmarshal([]byte(document), &o.Object); err != nil {
-					t.Fatal(err)
-				}
-				s.objects = append(s.objects, o)
-			}
-			o := planOptions{Options: clone.Options{ImageNamespace: "cozy-public", ImagePrefix: "vm-default-images-"}}
-			cluster, err := o.readCluster(t.Context(), s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			file := planOptions{Options: clone.Options{ImageNamespace: "cozy-public", ImagePrefix: "vm-default-images-", NoSnapshotAPI: lacks != "none"}, files: []string{caseFile(id)}}
-			read, err := file.readFiles()
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := clone.Of(clone.All(read, file.Options)[0], read, file.Options)
-			got := clone.Of(clone.All(cluster, o.Options)[0], cluster, o.Options)
-			if diff := cmp.Diff(want.Message, got.Message); diff != "" || got.Reason != want.Reason {
-				t.Errorf("%s, want %s:\n%s", got.Reason, want.Reason, diff)
-			}
-		})
 	}
 }

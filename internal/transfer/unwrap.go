@@ -126,7 +126,6 @@ func (c *Content) open(format image.Format) error {
 	case image.Bzip2:
 		unpacked = stream.ReadAhead(unpack.Bzip2(c.Stream), aheadBytes)
 	case image.XZ:
-		options.MemoryBytes += options.MemoryBytes / 4 // with 64 MiB, two blocks of xz -6 -T and what they are packed to are a little more
 		unpacked = unpack.XZ(c.Stream, options)
 		c.memory /= 2 // the next one that needs a window has half, so that all of them together are bounded
 	case image.Zstandard:

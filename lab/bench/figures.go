@@ -35,7 +35,7 @@ func figures() []figure {
 		faster("vmdk streamOptimized", 2.5),
 		faster("raw", 3),
 		faster("raw.gz", 1.8),
-		faster("raw.xz", 4), // both with a stand-in that unpacks xz four times faster than CDI does
+		faster("raw.xz", 4),
 		faster("raw.xz of one block", 2.5),
 		{"raw.zst over http: time of zstd -d, times", 2.5, false, wallRatio(key{"raw.zst", vmdiskHTTP}, key{"raw.zst", zstdFile})},
 		{"20 ms before each answer: time without, times", 1.1, false, wallRatio(key{networks, vmdiskHTTP + onLate}, key{networks, vmdiskHTTP})},

@@ -59,13 +59,17 @@ func (b *bench) once(ctx context.Context, w way) (usage, error) {
 	imports := max(1, w.imports)
 	runs, errs := make([]usage, imports), make([]error, imports)
 	all := make([]places, imports)
+	lab, err := os.Executable()
+	if err != nil {
+		return usage{}, fmt.Errorf("find this program, which unpacks as CDI does: %w", err)
+	}
 	for i := range all {
 		dir := filepath.Join(b.work, strconv.Itoa(i)) // of its own for each, so that whatever is left there goes
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return usage{}, err
 		}
 		all[i] = places{
-			vmdisk: b.Vmdisk, image: b.images.path(w.image), url: b.server.url + "/" + w.image,
+			vmdisk: b.Vmdisk, lab: lab, image: b.images.path(w.image), url: b.server.url + "/" + w.image,
 			scratch: filepath.Join(dir, "scratch"), target: filepath.Join(dir, "target"),
 		}
 	}
@@ -77,7 +81,7 @@ func (b *bench) once(ctx context.Context, w way) (usage, error) {
 	running.Wait()
 	wall := time.Since(began)
 	served := b.server.set(network{}) - before
-	err := errors.Join(errs...)
+	err = errors.Join(errs...)
 	for i := range all {
 		if err == nil {
 			err = runs[i].look(all[i])

@@ -83,7 +83,7 @@ func TestContentIsARawDisk(t *testing.T) {
 }
 
 func TestCDIsPathUnpacksOnOneCore(t *testing.T) {
-	p := places{image: "x", url: "http://h/x", scratch: "s", target: "t"}
+	p := places{lab: "lab", image: "x", url: "http://h/x", scratch: "s", target: "t"}
 	get := []string{"curl", "--silent", "--show-error", "--fail", "http://h/x"}
 	sparse := []string{"dd", "status=none", "bs=32K", "iflag=fullblock", "conv=sparse", "of=s"}
 	tests := map[string]struct {
@@ -92,8 +92,8 @@ func TestCDIsPathUnpacksOnOneCore(t *testing.T) {
 	}{
 		"what qemu-img reads is stored as it is": {"/c/disk.qcow2", pipeline{append(get, "--output", "s")}},
 		"raw keeps its holes":                    {"/c/disk.raw", pipeline{get, sparse}},
-		"gzip":                                   {"/c/disk.raw.gz", pipeline{get, {"pigz", "-dc", "-p", "1"}, sparse}},
-		"xz":                                     {"/c/disk.raw.xz", pipeline{get, {"xz", "-dc", "-T1"}, sparse}},
+		"gzip":                                   {"/c/disk.raw.gz", pipeline{get, {"lab", "unpack", "gzip"}, sparse}},
+		"xz":                                     {"/c/disk.raw.xz", pipeline{get, {"lab", "unpack", "xz"}, sparse}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 // places are where one run finds and leaves things.
 type places struct {
 	vmdisk          string // the program
+	lab             string // the lab's program, which is this one
 	image           string // the image's file
 	url             string // the same, over http
 	scratch, target string // files that don't exist yet
@@ -20,6 +21,7 @@ const (
 	cdiPath    = "CDI's path"
 	qemuFile   = "qemu-img, file"
 	zstdFile   = "zstd -d, file"
+	xzFile     = "xz -d -T0, file"
 )
 
 // way is one way to fill a disk from an image.
@@ -59,17 +61,19 @@ func cdi(image string) way {
 	}}
 }
 
+// UnpackCommand is the lab's command that unpacks as CDI's importer does: on one core, with the libraries that it uses.
+const UnpackCommand = "unpack"
+
 // download is the first half of CDI's path.
 func download(p places) pipeline {
-	sparse := []string{"dd", "status=none", "bs=32K", "iflag=fullblock", "conv=sparse", "of=" + p.scratch}
 	get := []string{"curl", "--silent", "--show-error", "--fail", p.url}
 	switch filepath.Ext(p.image) {
 	case ".raw":
-		return pipeline{get, sparse}
+		return pipeline{get, sparse(p.scratch)}
 	case ".gz":
-		return pipeline{get, {"pigz", "-dc", "-p", "1"}, sparse}
+		return pipeline{get, {p.lab, UnpackCommand, "gzip"}, sparse(p.scratch)}
 	case ".xz":
-		return pipeline{get, {"xz", "-dc", "-T1"}, sparse}
+		return pipeline{get, {p.lab, UnpackCommand, "xz"}, sparse(p.scratch)}
 	default:
 		return pipeline{append(get, "--output", p.scratch)}
 	}
@@ -90,6 +94,18 @@ func zstd(image string) way {
 	return way{name: zstdFile, image: image, steps: func(p places) []pipeline {
 		return []pipeline{{{"zstd", "-q", "-d", p.image, "-o", p.target}}, {{"sync", p.target}}}
 	}}
+}
+
+// xz is the xz program alone, on the local file and all cores.
+func xz(image string) way {
+	return way{name: xzFile, image: image, steps: func(p places) []pipeline {
+		return []pipeline{{{"xz", "-dc", "-T0", p.image}, sparse(p.target)}, {{"sync", p.target}}}
+	}}
+}
+
+// sparse writes a file with holes, in blocks as large as those that CDI's importer leaves.
+func sparse(path string) []string {
+	return []string{"dd", "status=none", "bs=32K", "iflag=fullblock", "conv=sparse", "of=" + path}
 }
 
 // late is a way with a server that takes its time before each answer.

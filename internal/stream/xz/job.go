@@ -18,8 +18,10 @@ var (
 type job struct {
 	block block
 	check check
-	buffers
-	stop *atomic.Bool
+	lzma2 *lzma2
+	data  *packed
+	room  int64 // bytes of the decoder's buffer
+	stop  *atomic.Bool
 
 	mu    sync.Mutex
 	news  sync.Cond
@@ -31,8 +33,8 @@ type job struct {
 	taken int // by the reader
 }
 
-func newJob(b block, c check, with buffers, stop *atomic.Bool) *job {
-	j := &job{block: b, check: c, buffers: with, stop: stop}
+func newJob(b block, c check, with *lzma2, data *packed, stop *atomic.Bool) *job {
+	j := &job{block: b, check: c, lzma2: with, data: data, room: int64(cap(with.buf)), stop: stop}
 	j.news.L = &j.mu
 	return j
 }
@@ -52,7 +54,7 @@ func (j *job) run() {
 		err = hashErr
 		return
 	}
-	in := bytes.NewReader(j.packed[:j.block.packed])
+	in := &io.LimitedReader{R: j.data, N: j.block.packed}
 	for !j.stop.Load() {
 		out, _, chunkErr := j.lzma2.chunk(in)
 		if chunkErr == io.EOF {
@@ -77,11 +79,15 @@ func (j *job) run() {
 }
 
 // end checks what is behind a block's data.
-func (j *job) end(in *bytes.Reader, h hash.Hash) error {
-	if in.Len() != 0 || int64(len(j.lzma2.buf)) != j.block.decoded {
+func (j *job) end(in *io.LimitedReader, h hash.Hash) error {
+	if in.N != 0 || int64(len(j.lzma2.buf)) != j.block.decoded {
 		return errSize
 	}
-	return checkEnd(j.packed[j.block.packed:], j.check, h)
+	end := make([]byte, padded(j.block.packed)+int64(j.check.size()))
+	if _, err := io.ReadFull(j.data, end); err != nil {
+		return cut(err)
+	}
+	return checkEnd(end, j.check, h)
 }
 
 // checkEnd checks a block's padding and checksum (The .xz File Format 1.2.1, sections 3.3 and 3.4).

@@ -40,8 +40,8 @@ type Reader struct {
 	ahead    error // found while blocks before it are still decoded
 
 	queue  []*job
-	used   int64     // bytes of the queue's jobs
-	spare  []buffers // of jobs that are done
+	packed pool
+	spare  []*lzma2 // of jobs that are done
 	group  sync.WaitGroup
 	stop   atomic.Bool
 	single *single
@@ -71,7 +71,7 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 			n, err = r.single.take(p)
 			if err == io.EOF {
 				r.ended(r.single.header, r.single.taken)
-				r.spare, r.single, err = append(r.spare, buffers{lzma2: r.single.lzma2}), nil, nil
+				r.spare, r.single, err = append(r.spare, r.single.lzma2), nil, nil
 			}
 		case len(r.queue) > 0:
 			if r.ahead == nil {
@@ -102,9 +102,8 @@ func (r *Reader) ended(b block, decoded int64) {
 func (r *Reader) retire() {
 	j := r.queue[0]
 	r.queue = r.queue[1:]
-	r.used -= j.size()
 	r.ended(j.block, j.block.decoded)
-	r.spare = append(r.spare, j.buffers)
+	r.spare = append(r.spare, j.lzma2)
 }
 
 // advance begins the next block, or ends the stream. No block is being decoded.
@@ -189,15 +188,15 @@ func (r *Reader) fill() error {
 			r.pending = &b
 		}
 		b := *r.pending
-		if !r.fits(b) || len(r.queue) == r.options.Workers || r.used+need(b) > r.options.MemoryBytes {
+		if !r.fits(b) || len(r.queue) == r.options.Workers || r.used()+need(b) > r.options.MemoryBytes {
 			return nil
 		}
-		with := r.buffers(b)
-		if _, err := io.ReadFull(r.in, with.packed); err != nil {
-			return cut(err)
+		data, err := readPacked(r.in, b.packed+padded(b.packed)+int64(r.check.size()), &r.packed)
+		if err != nil {
+			return err
 		}
-		j := newJob(b, r.check, with, &r.stop)
-		r.queue, r.used, r.pending = append(r.queue, j), r.used+j.size(), nil
+		j := newJob(b, r.check, r.decoder(b), data, &r.stop)
+		r.queue, r.pending = append(r.queue, j), nil
 		r.group.Go(j.run)
 	}
 	return nil
@@ -215,37 +214,27 @@ func need(b block) int64 { return b.packed + b.decoded }
 // padded is how many bytes of padding follow the data of a block.
 func padded(packed int64) int64 { return -packed & 3 }
 
-// buffers are what a job decodes with.
-type buffers struct {
-	lzma2  *lzma2
-	packed []byte // the block after its header: data, padding, checksum
+// used is about how many bytes the queue's jobs hold. What a job has read of its packed bytes is free again.
+func (r *Reader) used() int64 {
+	used := r.packed.held()
+	for _, j := range r.queue {
+		used += j.room
+	}
+	return used
 }
 
-// size is about how many bytes they take.
-func (b buffers) size() int64 { return int64(cap(b.packed)) + int64(cap(b.lzma2.buf)) }
-
-// buffers answers buffers for a block, those of a job that is done where they are large enough, and not so large that there
-// would be no room for them.
-func (r *Reader) buffers(b block) buffers {
-	packed := b.packed + padded(b.packed) + int64(r.check.size())
-	var have buffers
+// decoder answers a decoder for a block, that of a job that is done where its buffer is large enough.
+func (r *Reader) decoder(b block) *lzma2 {
+	d := &lzma2{}
 	if n := len(r.spare); n > 0 {
-		have, r.spare = r.spare[n-1], r.spare[:n-1]
-	} else {
-		have.lzma2 = &lzma2{}
+		d, r.spare = r.spare[n-1], r.spare[:n-1]
 	}
-	if r.used+have.size() > r.options.MemoryBytes {
-		have.packed, have.lzma2.buf = nil, nil
+	if int64(cap(d.buf)) < b.decoded || r.used()+int64(cap(d.buf)) > r.options.MemoryBytes {
+		d.buf = make([]byte, 0, b.decoded)
+		r.packed.drop()
 	}
-	if int64(cap(have.packed)) < packed {
-		have.packed = make([]byte, packed)
-	}
-	have.packed = have.packed[:packed]
-	if int64(cap(have.lzma2.buf)) < b.decoded {
-		have.lzma2.buf = make([]byte, 0, b.decoded)
-	}
-	have.lzma2.restart(b.dict, int(b.decoded))
-	return have
+	d.restart(b.dict, int(b.decoded))
+	return d
 }
 
 // single decodes a block that is too large for a job, or doesn't tell its sizes.
@@ -278,9 +267,10 @@ func (r *Reader) beginSingle() error {
 	}
 	d := &lzma2{}
 	if n := len(r.spare); n > 0 {
-		d = r.spare[n-1].lzma2
+		d = r.spare[n-1]
 	}
 	r.spare = nil // their buffers are memory, too
+	r.packed.drop()
 	d.restart(uint32(window), int(window)+maxChunk+int(min(window, 8<<20)))
 	s := &single{header: b, want: b, in: r.in, check: r.check, hash: h, lzma2: d}
 	s.header.packed = 0
