@@ -71,7 +71,9 @@ func In(quotas []corev1.ResourceQuota) *Room {
 // Scoped says whether some quota counts only some objects, which In leaves out.
 func Scoped(quotas []corev1.ResourceQuota) bool { return slices.ContainsFunc(quotas, scoped) }
 
-func scoped(q corev1.ResourceQuota) bool { return len(q.Spec.Scopes) > 0 || q.Spec.ScopeSelector != nil }
+func scoped(q corev1.ResourceQuota) bool {
+	return len(q.Spec.Scopes) > 0 || q.Spec.ScopeSelector != nil
+}
 
 // Full is why there is no room for something: the first quota that has none. Nil: there is.
 func (r *Room) Full(ask corev1.ResourceList) *cause.Quota {
