@@ -111,9 +111,9 @@ func TestPopulator(t *testing.T) {
 			return nil
 		})
 		n.isFilled()
-		n.eventually(filled, "the second is bound", func() error {
-			if c := get(n, "second", &corev1.PersistentVolumeClaim{}); c.Status.Phase != corev1.ClaimBound {
-				return errors.New(c.Annotations["vmdisk.io/population"])
+		n.eventually(filled, "the second is bound, and nothing more is done for it", func() error {
+			if c := get(n, "second", &corev1.PersistentVolumeClaim{}); c.Status.Phase != corev1.ClaimBound || c.Annotations[cdi.PopulatorProgress] != "100.0%" {
+				return fmt.Errorf("it is %s and says %q", c.Status.Phase, c.Annotations["vmdisk.io/population"])
 			}
 			return nil
 		})
