@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -17,7 +18,7 @@ type Object interface {
 	runtime.Object
 }
 
-// Action is one of Create, Delete, Annotate, Own, Reclaim and Hand. Each may be carried out twice without harm.
+// Action is one of Create, Delete, Annotate, Own, Expand, Reclaim and Hand. Each may be carried out twice without harm.
 type Action interface {
 	fmt.Stringer
 	isAction()
@@ -41,6 +42,13 @@ type Own struct {
 	Owner  metav1.OwnerReference
 }
 
+// Expand raises what a claim asks for to Bytes and sets annotations on it, in one change, if it is still as it was observed.
+type Expand struct {
+	Claim       *corev1.PersistentVolumeClaim
+	Bytes       int64
+	Annotations map[string]string
+}
+
 // Reclaim sets what becomes of a volume once its claim is gone, and with it a mark that says why, if the volume is still as it was
 // observed. An empty Mark removes the annotation.
 type Reclaim struct {
@@ -59,6 +67,7 @@ func (Create) isAction()   {}
 func (Delete) isAction()   {}
 func (Annotate) isAction() {}
 func (Own) isAction()      {}
+func (Expand) isAction()   {}
 func (Reclaim) isAction()  {}
 func (Hand) isAction()     {}
 
@@ -66,6 +75,9 @@ func (a Create) String() string   { return "create " + name(a.Object) }
 func (a Delete) String() string   { return "delete " + name(a.Object) }
 func (a Annotate) String() string { return "annotate " + name(a.Object) }
 func (a Own) String() string      { return "own " + name(a.Object) }
+func (a Expand) String() string {
+	return fmt.Sprintf("expand %s to %s", name(a.Claim), resource.NewQuantity(a.Bytes, resource.BinarySI))
+}
 func (a Reclaim) String() string {
 	return fmt.Sprintf("let PersistentVolume %s be reclaimed by %s", a.Volume.Name, a.Policy)
 }

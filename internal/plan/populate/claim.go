@@ -17,7 +17,7 @@ func rendered(f *flow) *verdict {
 		return nil
 	}
 	err := Served(owner, f.DataVolume.Spec)
-	if err == nil {
+	if err == nil || f.Static != nil { // what is not to be filled needs no source
 		f.volume, err = volume.Of(f.DataVolume.Spec, f.Cluster)
 	}
 	if err == nil {
@@ -45,7 +45,7 @@ func made(f *flow) *verdict {
 			v.ready, v.again = v.bound.reason, refusedAgain
 			return v
 		}
-		f.do(action.Create{Object: newClaim(f.World, f.volume)})
+		f.do(action.Create{Object: f.claim()})
 		v.bound = f.pending()
 	}
 	return v
