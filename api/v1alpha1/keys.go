@@ -16,8 +16,6 @@ const (
 	AttemptLabel = "vmdisk.io/attempt"
 	// EgressAnnotation on a DataVolume bounds which addresses its workers connect to: a job.Egress as JSON.
 	EgressAnnotation = "vmdisk.io/egress"
-	// NodeAnnotation on a DataVolume names the node that its workers run on.
-	NodeAnnotation = "vmdisk.io/node"
 	// PopulationAnnotation on a claim that is filled by the populator: what is being done, or waited for. "Reason: sentence".
 	PopulationAnnotation = "vmdisk.io/population"
 	// YieldedAnnotation on such a claim: when it gave its place up after attempts that failed, and so since when it stands in line.

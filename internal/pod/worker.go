@@ -121,9 +121,9 @@ func Worker(r Request) *corev1.Pod {
 			EnableServiceLinks:           new(false),
 			PriorityClassName:            r.DataVolume.Spec.PriorityClassName,
 			ImagePullSecrets:             pullSecrets(r.Config),
-			NodeSelector:                 nodeSelector(r),
-			Affinity:                     affinity(r),
-			Tolerations:                  tolerations(r),
+			NodeSelector:                 r.Settings.Placement.NodeSelector,
+			Affinity:                     r.Settings.Placement.Affinity,
+			Tolerations:                  r.Settings.Placement.Tolerations,
 			SecurityContext: &corev1.PodSecurityContext{
 				RunAsNonRoot:        new(true),
 				RunAsUser:           new(int64(cdi.DiskUser)),

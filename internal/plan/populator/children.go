@@ -58,12 +58,23 @@ func newDataVolume(w World) *cdiv1.DataVolume {
 	meta.Annotations[cdi.BindImmediate] = "" // the target's consumer has been waited for
 	meta.Annotations[v1alpha1.EgressAnnotation] = string(egress)
 	if node := w.Target.Annotations[cdi.SelectedNode]; node != "" && !w.immediate() {
-		meta.Annotations[v1alpha1.NodeAnnotation] = node
+		meta.Annotations[v1alpha1.PlacementAnnotation] = on(node).Encode()
 	}
 	return &cdiv1.DataVolume{
 		TypeMeta:   metav1.TypeMeta{APIVersion: cdiv1.SchemeGroupVersion.String(), Kind: "DataVolume"},
 		ObjectMeta: meta,
 		Spec:       spec,
+	}
+}
+
+// on is the placement on one node. That node was chosen for the target's consumer, whose tolerations nobody here knows.
+func on(node string) *v1alpha1.Placement {
+	named := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}
+	return &v1alpha1.Placement{
+		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{named}}},
+		}}},
+		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vmdisk.io/vmdisk/api/cdi"
+	"vmdisk.io/vmdisk/api/v1alpha1"
 )
 
 var update = flag.Bool("update", false, "write the golden stories anew")
@@ -181,6 +182,21 @@ func TestTheTargetIsDeletedAfterEveryAction(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestItIsFilledWhereItsConsumerWillRun: the scheduler has chosen the node for that, and the volume may be on no other.
+func TestItIsFilledWhereItsConsumerWillRun(t *testing.T) {
+	m := newSim(onLaterClass)
+	annotate(cdi.SelectedNode, "node-b")(m)
+	m.settle()
+	placement, err := v1alpha1.ParsePlacement(m.w.DataVolume.Annotations[v1alpha1.PlacementAnnotation])
+	if err != nil {
+		t.Fatal(err)
+	}
+	terms := placement.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if len(terms) != 1 || terms[0].MatchFields[0].Values[0] != "node-b" {
+		t.Errorf("its worker may run on %+v", terms)
 	}
 }
 
