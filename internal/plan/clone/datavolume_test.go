@@ -69,15 +69,16 @@ func TestDataVolumes(t *testing.T) {
 	}{
 		"a claim": {spec: storage + "\n  " + claim, want: clone},
 		"a claim of the DataVolume's own namespace": {spec: storage + "\n  source: {pvc: {name: golden}}", want: waits(SourceNotFound, "")},
-		"a larger disk":                       {spec: "storage: {resources: {requests: {storage: 30Gi}}}\n  " + claim, want: grown},
-		"no size is the source's":             {spec: "storage: {}\n  " + claim, want: clone},
-		"a class by name":                     {spec: "storage: {storageClassName: c, resources: {requests: {storage: 20Gi}}}\n  " + claim, want: named},
-		"an empty name in a storage section":  {spec: "storage: {storageClassName: '', resources: {requests: {storage: 20Gi}}}\n  " + claim, want: clone},
-		"a claim that is written out":         {spec: "pvc: {accessModes: [ReadWriteOnce], volumeMode: Block, resources: {requests: {storage: 20Gi}}}\n  " + claim, want: clone},
-		"one without a size":                  {spec: "pvc: {storageClassName: c, accessModes: [ReadWriteOnce], volumeMode: Block}\n  " + claim, want: named},
-		"one of another mode":                 {spec: "pvc: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 20Gi}}}\n  " + claim, want: copied(VolumeModeMismatch)},
-		"one that is smaller than the source": {spec: "pvc: {accessModes: [ReadWriteOnce], volumeMode: Block, resources: {requests: {storage: 19Gi}}}\n  " + claim, want: answer{Strategy: Reject, Reason: TargetSmallerThanSource, StorageClass: "c"}},
-		"one without access modes":            {spec: "pvc: {resources: {requests: {storage: 20Gi}}}\n  " + claim, want: answer{Strategy: Reject, Reason: ClaimNotValid, StorageClass: "c"}},
+		"one that is there":                         {spec: storage + "\n  source: {pvc: {name: golden}}", changes: []change{{"namespace: ns", "namespace: t"}}, want: clone},
+		"a larger disk":                             {spec: "storage: {resources: {requests: {storage: 30Gi}}}\n  " + claim, want: grown},
+		"no size is the source's":                   {spec: "storage: {}\n  " + claim, want: clone},
+		"a class by name":                           {spec: "storage: {storageClassName: c, resources: {requests: {storage: 20Gi}}}\n  " + claim, want: named},
+		"an empty name in a storage section":        {spec: "storage: {storageClassName: '', resources: {requests: {storage: 20Gi}}}\n  " + claim, want: clone},
+		"a claim that is written out":               {spec: "pvc: {accessModes: [ReadWriteOnce], volumeMode: Block, resources: {requests: {storage: 20Gi}}}\n  " + claim, want: clone},
+		"one without a size":                        {spec: "pvc: {storageClassName: c, accessModes: [ReadWriteOnce], volumeMode: Block}\n  " + claim, want: named},
+		"one of another mode":                       {spec: "pvc: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 20Gi}}}\n  " + claim, want: copied(VolumeModeMismatch)},
+		"one that is smaller than the source":       {spec: "pvc: {accessModes: [ReadWriteOnce], volumeMode: Block, resources: {requests: {storage: 19Gi}}}\n  " + claim, want: answer{Strategy: Reject, Reason: TargetSmallerThanSource, StorageClass: "c"}},
+		"one without access modes":                  {spec: "pvc: {resources: {requests: {storage: 20Gi}}}\n  " + claim, want: answer{Strategy: Reject, Reason: ClaimNotValid, StorageClass: "c"}},
 		"a default for virtual machines is not for claims that are written out": {spec: "pvc: {accessModes: [ReadWriteOnce], volumeMode: Block, resources: {requests: {storage: 20Gi}}}\n  " + claim,
 			add:  "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: virt, annotations: {storageclass.kubevirt.io/is-default-virt-class: 'true'}}\nprovisioner: other",
 			want: clone},
@@ -105,15 +106,19 @@ func TestDataVolumes(t *testing.T) {
 			add: "apiVersion: snapshot.storage.k8s.io/v1\nkind: VolumeSnapshotClass\nmetadata: {name: s}\ndriver: d"},
 		"a snapshot, where snapshots are wished for": {spec: storage + "\n  " + snap, changes: []change{{"cloneStrategy: csi-clone", "cloneStrategy: snapshot"}}, want: restore},
 
-		"a snapshot, whatever is wished for": {spec: storage + "\n  " + snap, changes: []change{{"cloneStrategy: csi-clone", "cloneStrategy: copy"}}, want: restore},
-		"a snapshot that isn't there":        {spec: storage + "\n  " + snap, changes: []change{{"name: snap,", "name: other,"}}, want: waits(SourceNotFound, "")},
-		"a snapshot that isn't ready":        {spec: storage + "\n  " + snap, changes: []change{{", restoreSize: 20Gi", ""}}, want: waits(SourceNotReady, Snapshot)},
-		"a snapshot without content":         {spec: storage + "\n  " + snap, changes: []change{{"Name: content,", "Name: other,"}}, want: waits(SourceNotReady, HostAssisted)},
-		"a snapshot that is being deleted":   {spec: storage + "\n  " + snap, changes: []change{{"{name: snap, ", "{name: snap, deletionTimestamp: '2026-11-30T00:00:00Z', "}}, want: waits(SourceNotReady, Snapshot)},
-		"a snapshot of another driver":       {spec: storage + "\n  " + snap, changes: []change{{"{driver: d, source", "{driver: e, source"}}, want: copied(DriverMismatch)},
-		"a snapshot of a filesystem":         {spec: storage + "\n  " + snap, changes: []change{{", sourceVolumeMode: Block", ""}}, want: copied(VolumeModeMismatch)},
-		"a snapshot that is larger":          {spec: storage + "\n  " + snap, changes: []change{{"restoreSize: 20Gi", "restoreSize: 21Gi"}}, want: answer{Strategy: Reject, Reason: TargetSmallerThanSource, StorageClass: "c"}},
-		"a snapshot that must grow":          {spec: "storage: {resources: {requests: {storage: 30Gi}}}\n  " + snap, changes: []change{{"allowVolumeExpansion: true", "allowVolumeExpansion: false"}}, want: copied(NoVolumeExpansion)},
+		"a snapshot needs no room for another one": {spec: storage + "\n  " + snap, want: restore,
+			add: "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q, namespace: ns}\nspec: {hard: {count/volumesnapshots.snapshot.storage.k8s.io: 0}}"},
+		"a snapshot needs no class that profiles name":               {spec: storage + "\n  " + snap, want: restore, changes: []change{{"status: {cloneStrategy: csi-clone", "status: {snapshotClass: gone, cloneStrategy: csi-clone"}}},
+		"a snapshot of a filesystem has room for less than its size": {spec: "storage: {resources: {requests: {storage: 19320Mi}}}\n  " + snap, changes: []change{{", sourceVolumeMode: Block", ""}, {", volumeMode: Block}]", "}]"}}, want: restore},
+		"a snapshot, whatever is wished for":                         {spec: storage + "\n  " + snap, changes: []change{{"cloneStrategy: csi-clone", "cloneStrategy: copy"}}, want: restore},
+		"a snapshot that isn't there":                                {spec: storage + "\n  " + snap, changes: []change{{"name: snap,", "name: other,"}}, want: waits(SourceNotFound, "")},
+		"a snapshot that isn't ready":                                {spec: storage + "\n  " + snap, changes: []change{{", restoreSize: 20Gi", ""}}, want: waits(SourceNotReady, Snapshot)},
+		"a snapshot without content":                                 {spec: storage + "\n  " + snap, changes: []change{{"Name: content,", "Name: other,"}}, want: waits(SourceNotReady, HostAssisted)},
+		"a snapshot that is being deleted":                           {spec: storage + "\n  " + snap, changes: []change{{"{name: snap, ", "{name: snap, deletionTimestamp: '2026-11-30T00:00:00Z', "}}, want: waits(SourceNotReady, Snapshot)},
+		"a snapshot of another driver":                               {spec: storage + "\n  " + snap, changes: []change{{"{driver: d, source", "{driver: e, source"}}, want: copied(DriverMismatch)},
+		"a snapshot of a filesystem":                                 {spec: storage + "\n  " + snap, changes: []change{{", sourceVolumeMode: Block", ""}}, want: copied(VolumeModeMismatch)},
+		"a snapshot that is larger":                                  {spec: storage + "\n  " + snap, changes: []change{{"restoreSize: 20Gi", "restoreSize: 21Gi"}}, want: answer{Strategy: Reject, Reason: TargetSmallerThanSource, StorageClass: "c"}},
+		"a snapshot that must grow":                                  {spec: "storage: {resources: {requests: {storage: 30Gi}}}\n  " + snap, changes: []change{{"allowVolumeExpansion: true", "allowVolumeExpansion: false"}}, want: copied(NoVolumeExpansion)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := smallCluster
@@ -154,6 +159,7 @@ func TestWhatIsPlanned(t *testing.T) {
 		want    []string
 	}{
 		"each VMDisk, in order":                           {disk("b", "{image: {name: x}}") + disk("a", http), []string{"VMDisk ns/a", "VMDisk ns/b"}},
+		"a DataVolume that has a VMDisk's name elsewhere": {disk("a", "{image: {name: x}}") + strings.Replace(dv("a", golden), "namespace: ns", "namespace: other", 1), []string{"DataVolume other/a", "VMDisk ns/a"}},
 		"not the DataVolume of a VMDisk":                  {disk("a", "{image: {name: x}}") + dv("a", golden), []string{"VMDisk ns/a"}},
 		"a DataVolume that is made from another volume":   {disk("a", "{image: {name: x}}") + dv("b", golden), []string{"DataVolume ns/b", "VMDisk ns/a"}},
 		"not the one that it is made from":                {dv("b", "{pvc: {namespace: ns, name: c}}") + dv("c", golden), []string{"DataVolume ns/b"}},
@@ -183,6 +189,101 @@ func TestNamed(t *testing.T) {
 		if got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
+	}
+}
+
+// TestTheClaimOfADisk: a VMDisk's claim has its name, or in Cozystack that with a prefix.
+func TestTheClaimOfADisk(t *testing.T) {
+	for name, c := range map[string]struct {
+		claims []string
+		want   string
+	}{
+		"its own":                   {[]string{"d"}, "d"},
+		"its own before another":    {[]string{"d", "vm-disk-d"}, "d"},
+		"that with the prefix":      {[]string{"vm-disk-d"}, "vm-disk-d"},
+		"its own, if there is none": {nil, "d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := ""
+			for _, claim := range c.claims {
+				text += "---\nkind: PersistentVolumeClaim\nmetadata: {name: " + claim + ", namespace: ns}\n"
+			}
+			if got := clusterOf(t, parse(t, text)).diskClaim("ns", "d"); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestAsNew: what became of a disk that exists, were it made now.
+func TestAsNew(t *testing.T) {
+	e := variant{base: "X1-01"}.example(t)
+	cluster, o := clusterOf(t, e.objects(t)), e.options(t)
+	r := All(cluster, o)[0]
+	r.AsNew = true
+	if got := Of(r, cluster, o); got.Reason != TargetNotReachable || got.Refusal != RemoteAccess {
+		t.Errorf("got %s, and refused because of %q", got.Reason, got.Refusal)
+	}
+}
+
+// TestDefaultClasses: the classes with the annotation that decides.
+func TestDefaultClasses(t *testing.T) {
+	const (
+		kube = "storageclass.kubernetes.io/is-default-class: 'true'"
+		virt = "storageclass.kubevirt.io/is-default-virt-class: 'true'"
+	)
+	class := func(name string, annotations ...string) string {
+		return "---\nkind: StorageClass\nmetadata: {name: " + name + ", annotations: {" + strings.Join(annotations, ", ") + "}}\n"
+	}
+	for name, c := range map[string]struct {
+		classes string
+		virt    bool
+		want    string
+		ties    []string
+	}{
+		"none":                            {class("a"), true, "", nil},
+		"the cluster's":                   {class("a") + class("b", kube), true, "b", []string{"b"}},
+		"that for virtual machines":       {class("a", virt) + class("b", kube), true, "a", []string{"a"}},
+		"one of two for virtual machines": {class("b", virt) + class("a", virt) + class("c", kube), true, "a", []string{"a", "b"}},
+		"for a claim the cluster's":       {class("a", virt) + class("b", kube), false, "b", []string{"b"}},
+		"even where that is both":         {class("a", virt) + class("b", kube, virt), false, "b", []string{"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			class, ties := clusterOf(t, parse(t, c.classes)).defaultClass(c.virt)
+			got := ""
+			if class != nil {
+				got = class.Name
+			}
+			if diff := cmp.Diff(c.ties, ties); diff != "" || got != c.want {
+				t.Errorf("got %q, want %q; ties (-want +got):\n%s", got, c.want, diff)
+			}
+		})
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	for _, c := range []struct {
+		engine, crossClass string
+		want               Policy
+		fails              string
+	}{
+		{"vmdisk", "copy", Policy{EngineVMDisk, false}, ""},
+		{"vmdisk", "refuse", Policy{EngineVMDisk, true}, ""},
+		{"cdi", "copy", Policy{EngineCDI, true}, ""},
+		{"cdi", "refuse", Policy{EngineCDI, true}, ""},
+		{"other", "copy", Policy{}, `--engine is "other": set it to vmdisk or cdi`},
+		{"vmdisk", "ask", Policy{}, `--cross-class-clone is "ask": set it to copy or refuse`},
+	} {
+		t.Run(c.engine+" and "+c.crossClass, func(t *testing.T) {
+			got, err := NewPolicy(c.engine, c.crossClass)
+			failed := ""
+			if err != nil {
+				failed = err.Error()
+			}
+			if got != c.want || failed != c.fails {
+				t.Errorf("got %+v and %q, want %+v and %q", got, failed, c.want, c.fails)
+			}
+		})
 	}
 }
 

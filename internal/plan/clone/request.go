@@ -81,9 +81,6 @@ func OfDataVolume(dv cdiv1.DataVolume, cluster Cluster) Request {
 	r := Request{Kind: "DataVolume", Namespace: dv.Namespace, Name: dv.Name, Spec: *dv.Spec.DeepCopy()}
 	r.Spec.Source, r.Spec.SourceRef = nil, nil
 	_, r.BindImmediately = dv.Annotations[cdi.BindImmediate]
-	if r.Spec.Storage != nil && r.Spec.Storage.StorageClassName != nil && *r.Spec.Storage.StorageClassName == "" {
-		r.Spec.Storage.StorageClassName = nil // CDI takes the empty name for none in a storage section
-	}
 	switch s, ref := dv.Spec.Source, dv.Spec.SourceRef; {
 	case s != nil && s.PVC != nil:
 		r.Source = Source{claimSource, s.PVC.Namespace, s.PVC.Name}
@@ -96,9 +93,7 @@ func OfDataVolume(dv cdiv1.DataVolume, cluster Cluster) Request {
 		}
 		r.Source = cluster.dataSource(namespace, ref.Name)
 	}
-	if r.Source.kind != noSource && r.Source.Namespace == "" {
-		r.Source.Namespace = dv.Namespace
-	}
+	r.Source.Namespace = cmp.Or(r.Source.Namespace, dv.Namespace)
 	return r
 }
 

@@ -145,7 +145,7 @@ func writes(p *corev1.Pod, claim string) bool {
 	return false
 }
 
-// mountedReadOnly says whether a volume is mounted, and never other than read-only. One that nobody mounts is attached all the same.
+// mountedReadOnly says whether a volume is mounted, and never other than read-only. One that nobody mounts is attached all the same, and may be a device.
 func mountedReadOnly(p *corev1.Pod, volume string) bool {
 	mounted := false
 	for _, container := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
@@ -154,9 +154,6 @@ func mountedReadOnly(p *corev1.Pod, volume string) bool {
 				return false
 			}
 			mounted = mounted || m.Name == volume
-		}
-		if slices.ContainsFunc(container.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume }) {
-			return false
 		}
 	}
 	return mounted

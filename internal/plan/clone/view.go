@@ -1,7 +1,6 @@
 package clone
 
 import (
-	"errors"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -156,12 +155,4 @@ func (v view) expands() bool {
 
 func (v view) waitsForConsumer() bool {
 	return v.target.WaitsForConsumer() && !v.request.BindImmediately && v.options.SelectedNode == ""
-}
-
-func (v view) invalidClaim() string {
-	var invalid *volume.Invalid
-	if errors.As(v.targetErr, &invalid) {
-		return invalid.Message
-	}
-	return ""
 }
