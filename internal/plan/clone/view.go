@@ -1,8 +1,6 @@
 package clone
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -78,13 +76,7 @@ func (c Cluster) defaultClass(virt bool) (class *storagev1.StorageClass, ties []
 	if class != nil && virt && class.Annotations[cdi.DefaultVirtClass] == "true" {
 		key = cdi.DefaultVirtClass
 	}
-	for _, candidate := range c.Classes {
-		if candidate.Annotations[key] == "true" {
-			ties = append(ties, candidate.Name)
-		}
-	}
-	slices.Sort(ties)
-	return class, ties
+	return class, volume.Marked(c.Classes, key)
 }
 
 // wish is what the administrator asks for.
