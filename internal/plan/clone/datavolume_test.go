@@ -1,10 +1,11 @@
 package clone
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 // cluster is a small one, of a driver that says nothing of nodes: a claim "golden" with 20Gi, and a snapshot "snap" of it.
@@ -47,7 +48,17 @@ metadata: {name: content}
 spec: {driver: d, sourceVolumeMode: Block}
 `
 
-func TestDataVolumes(t *testing.T) {
+// dataVolumeCase is a DataVolume "d" in the small cluster.
+type dataVolumeCase struct {
+	// spec has the lines of its spec, annotations its own where it isn't to be bound at once.
+	spec, annotations string
+	changes           []change
+	// add is YAML that is added.
+	add  string
+	want answer
+}
+
+func dataVolumeCases() map[string]dataVolumeCase {
 	const storage = "storage: {resources: {requests: {storage: 20Gi}}}"
 	const claim = "source: {pvc: {namespace: ns, name: golden}}"
 	const snap = "source: {snapshot: {namespace: ns, name: snap}}"
@@ -61,12 +72,7 @@ func TestDataVolumes(t *testing.T) {
 	waits := func(r Reason, then Strategy) answer {
 		return answer{Strategy: Wait, Reason: r, Then: then, StorageClass: "c"}
 	}
-	for name, c := range map[string]struct {
-		spec, annotations string
-		changes           []change
-		add               string
-		want              answer
-	}{
+	return map[string]dataVolumeCase{
 		"a claim": {spec: storage + "\n  " + claim, want: clone},
 		"a claim of the DataVolume's own namespace": {spec: storage + "\n  source: {pvc: {name: golden}}", want: waits(SourceNotFound, "")},
 		"one that is there":                         {spec: storage + "\n  source: {pvc: {name: golden}}", changes: []change{{"namespace: ns", "namespace: t"}}, want: clone},
@@ -119,26 +125,33 @@ func TestDataVolumes(t *testing.T) {
 		"a snapshot of a filesystem":                                 {spec: storage + "\n  " + snap, changes: []change{{", sourceVolumeMode: Block", ""}}, want: copied(VolumeModeMismatch)},
 		"a snapshot that is larger":                                  {spec: storage + "\n  " + snap, changes: []change{{"restoreSize: 20Gi", "restoreSize: 21Gi"}}, want: answer{Strategy: Reject, Reason: TargetSmallerThanSource, StorageClass: "c"}},
 		"a snapshot that must grow":                                  {spec: "storage: {resources: {requests: {storage: 30Gi}}}\n  " + snap, changes: []change{{"allowVolumeExpansion: true", "allowVolumeExpansion: false"}}, want: copied(NoVolumeExpansion)},
-	} {
+	}
+}
+
+func (c dataVolumeCase) plan(t *testing.T) Plan {
+	t.Helper()
+	text := smallCluster
+	for _, change := range c.changes {
+		if !strings.Contains(text, change.from) {
+			t.Fatalf("the cluster lacks %q", change.from)
+		}
+		text = strings.ReplaceAll(text, change.from, change.to)
+	}
+	annotations := cmp.Or(c.annotations, "{cdi.kubevirt.io/storage.bind.immediate.requested: ''}")
+	text += "---\n" + c.add + "\n---\napiVersion: cdi.kubevirt.io/v1beta1\nkind: DataVolume\nmetadata: {name: d, namespace: t, annotations: " + annotations + "}\nspec:\n  " + c.spec + "\n"
+	cluster := clusterOf(t, parse(t, text))
+	request, found := Named(cluster, Options{}, "t", "d")
+	if !found {
+		t.Fatal("the DataVolume is not found")
+	}
+	return Of(request, cluster, Options{})
+}
+
+func TestDataVolumes(t *testing.T) {
+	for name, c := range dataVolumeCases() {
 		t.Run(name, func(t *testing.T) {
-			text := smallCluster
-			for _, change := range c.changes {
-				if !strings.Contains(text, change.from) {
-					t.Fatalf("the cluster lacks %q", change.from)
-				}
-				text = strings.ReplaceAll(text, change.from, change.to)
-			}
-			if c.annotations == "" {
-				c.annotations = "{cdi.kubevirt.io/storage.bind.immediate.requested: ''}"
-			}
-			text += "---\n" + c.add + "\n---\napiVersion: cdi.kubevirt.io/v1beta1\nkind: DataVolume\nmetadata: {name: d, namespace: t, annotations: " + c.annotations + "}\nspec:\n  " + c.spec + "\n"
-			cluster := clusterOf(t, parse(t, text))
-			request, found := Named(cluster, Options{}, "t", "d")
-			if !found {
-				t.Fatal("the DataVolume is not found")
-			}
-			got := Of(request, cluster, Options{})
-			if diff := cmp.Diff(c.want, got.answer()); diff != "" || got.Refusal != "" {
+			got := c.plan(t)
+			if diff := gocmp.Diff(c.want, got.answer()); diff != "" || got.Refusal != "" {
 				t.Errorf("refusal %q; plan (-want +got):\n%s\n%s", got.Refusal, diff, got.Message)
 			}
 		})
@@ -171,7 +184,7 @@ func TestWhatIsPlanned(t *testing.T) {
 			for _, r := range All(clusterOf(t, parse(t, c.objects)), Options{}) {
 				got = append(got, r.String())
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
+			if diff := gocmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -254,7 +267,7 @@ func TestDefaultClasses(t *testing.T) {
 			if class != nil {
 				got = class.Name
 			}
-			if diff := cmp.Diff(c.ties, ties); diff != "" || got != c.want {
+			if diff := gocmp.Diff(c.ties, ties); diff != "" || got != c.want {
 				t.Errorf("got %q, want %q; ties (-want +got):\n%s", got, c.want, diff)
 			}
 		})
@@ -310,7 +323,7 @@ func TestAdmission(t *testing.T) {
 			o.Policy = c.policy
 			p := Of(All(cluster, o)[0], cluster, o)
 			a := p.Admission(c.policy)
-			if diff := cmp.Diff(c.want, told{p.Strategy, a.Refused, a.Message != ""}); diff != "" {
+			if diff := gocmp.Diff(c.want, told{p.Strategy, a.Refused, a.Message != ""}); diff != "" {
 				t.Errorf("(-want +got):\n%s\n%s", diff, a.Message)
 			}
 		})

@@ -23,7 +23,7 @@ func (v view) facts() []Fact {
 		if v.targetErr == nil {
 			facts = append(facts, Fact{"claim", fmt.Sprintf("%s, %s", quantity(v.targetBytes()), volume.Mode(v.target.Claim.VolumeMode))})
 		}
-		if v.source.kind != noSource {
+		if v.source.kind == claimSource { // of a snapshot nobody is asked
 			facts = append(facts, Fact{"wish", v.wishFact()})
 		}
 	}

@@ -94,8 +94,11 @@ func sourceNotFound(v view) *Plan {
 		return nil
 	}
 	what := v.source.Source.String()
-	if v.request.Image != "" {
+	switch {
+	case v.request.Image != "":
 		what = fmt.Sprintf("image %s (%s)", v.request.Image, what)
+	case v.request.DataSource != "":
+		what = fmt.Sprintf("DataSource %s, or what it stands for (%s),", v.request.DataSource, what)
 	}
 	return wait(SourceNotFound, "%s does not exist: the disk is made once it does", what)
 }

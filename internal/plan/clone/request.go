@@ -25,6 +25,8 @@ type Request struct {
 	Kind, Namespace, Name string
 	// Image is the name of a golden image; empty: the source is none.
 	Image string
+	// DataSource is what the DataVolume names in the source's place, as namespace/name; empty: it names the source itself.
+	DataSource string
 	// Source is the claim or the snapshot that the disk is made from.
 	Source Source
 	// Spec is the disk's DataVolume, without its source. A size of none is the source's.
@@ -91,6 +93,7 @@ func OfDataVolume(dv cdiv1.DataVolume, cluster Cluster) Request {
 		if ref.Namespace != nil {
 			namespace = *ref.Namespace
 		}
+		r.DataSource = namespace + "/" + ref.Name
 		r.Source = cluster.dataSource(namespace, ref.Name)
 	}
 	r.Source.Namespace = cmp.Or(r.Source.Namespace, dv.Namespace)

@@ -18,12 +18,18 @@ var update = flag.Bool("update", false, "write the golden words anew")
 func TestWords(t *testing.T) {
 	const golden = "testdata/words.txt"
 	toldIn := map[string][]string{}
-	everyCase(t, func(t *testing.T, objects []map[string]any, e example) {
-		_, name, _ := strings.Cut(t.Name(), "/")
-		for _, sentence := range words(e.plan(t, objects)) {
+	tell := func(name string, p Plan) {
+		for _, sentence := range words(p) {
 			toldIn[sentence] = append(toldIn[sentence], strings.ReplaceAll(name, "_", " "))
 		}
+	}
+	everyCase(t, func(t *testing.T, objects []map[string]any, e example) {
+		_, name, _ := strings.Cut(t.Name(), "/")
+		tell(name, e.plan(t, objects))
 	})
+	for name, c := range dataVolumeCases() {
+		tell("DataVolume: "+name, c.plan(t))
+	}
 	var got strings.Builder
 	for _, sentence := range slices.Sorted(maps.Keys(toldIn)) {
 		fmt.Fprintf(&got, "%s\n    %s\n", sentence, some(toldIn[sentence]))
