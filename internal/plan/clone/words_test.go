@@ -76,3 +76,17 @@ func words(p Plan) []string {
 	}
 	return all
 }
+
+// TestClassesFromAnywhere: the classes that are recommended are of LINSTOR, in order, go over the network, and allow access from everywhere.
+func TestClassesFromAnywhere(t *testing.T) {
+	class := func(name, provisioner, parameters string) string {
+		return "---\nkind: StorageClass\nmetadata: {name: " + name + "}\nprovisioner: " + provisioner + "\nparameters: {" + parameters + "}\n"
+	}
+	const l = "linstor.csi.linbit.com"
+	text := class("b", l, "") + class("a", l, "layerList: drbd luks storage") + class("other-driver", "example.com/csi", "") +
+		class("invalid", l, "colour: red") + class("conflict", l, "layerList: drbd, LayerList: nvme storage, layerlist: storage, allowRemoteVolumeAccess: 'true'") +
+		class("local-layers", l, "layerList: storage, allowRemoteVolumeAccess: 'true'") + class("no-access", l, "allowRemoteVolumeAccess: 'false'")
+	if diff := cmp.Diff([]string{"a", "b"}, clusterOf(t, parse(t, text)).classesFromAnywhere()); diff != "" {
+		t.Error(diff)
+	}
+}
