@@ -66,11 +66,16 @@ func (s *source) lookAtClaim(c Cluster) {
 		s.capacity = q.Value() // what the claim will have, once it is bound
 	}
 	var spec cdiv1.DataVolumeSpec
-	if dv := c.dataVolume(s.Namespace, s.Name); dv != nil && metav1.IsControlledBy(s.claim, dv) {
+	if dv := c.dataVolume(s.Namespace, s.Name); dv != nil && owns(dv, s.claim) {
 		s.dataVolume, spec = dv, dv.Spec
 	}
 	s.diskBytes = volume.OfClaim(s.claim.Spec, spec, c.volumes()).DiskBytes
 	s.writers = c.writers(s.Namespace, s.Name)
+}
+
+// owns says whether a DataVolume is an owner of a claim, its controller or not: as long as it is not done, the claim is not filled.
+func owns(dv *cdiv1.DataVolume, claim *corev1.PersistentVolumeClaim) bool {
+	return slices.ContainsFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == dv.UID })
 }
 
 func (s *source) lookAtSnapshot(c Cluster) {
