@@ -24,6 +24,7 @@ import (
 type convertOptions struct {
 	sourceOptions
 	target        string
+	output        string
 	checksum      string
 	preallocation string
 	targetZeroed  bool
@@ -42,9 +43,11 @@ func newConvertCommand() *cobra.Command {
 		Short: "Write the disk in an image to a file or a block device",
 		Long: "Write the disk in an image to a raw file or a block device, in one forward pass.\n\n" + sourceHelp + `
 TARGET is a file, which appears under its name only when it is complete, or a block device, which
-is filled to its end: what lies behind the image's disk becomes zero.` + exitHelp(),
+is filled to its end: what lies behind the image's disk becomes zero.
+With '-O qcow2' it is a qcow2 image, compressed with zstd; '-' is standard output then.` + exitHelp(),
 		Example: `  vmdisk convert https://example.com/debian.qcow2 debian.raw
   vmdisk convert --checksum sha256:… debian.qcow2 /dev/vg/debian
+  vmdisk convert -O qcow2 /dev/vg/debian debian.qcow2
   vmdisk convert --member box-disk1.vmdk box.ova disk.raw
   curl -s https://example.com/disk.raw.zst | vmdisk convert - disk.raw`,
 		Args: arguments("SOURCE", "TARGET"),
@@ -57,6 +60,7 @@ is filled to its end: what lies behind the image's disk becomes zero.` + exitHel
 	o.addFlags(cmd)
 	o.addMemberFlag(cmd)
 	f := cmd.Flags()
+	f.StringVarP(&o.output, "output-format", "O", string(image.Raw), "what is written: raw, or qcow2 (compressed with zstd)")
 	f.StringVar(&o.checksum, "checksum", "", "what the source's bytes, as they are served, must hash to: ALG:HEX, where ALG is md5, sha1, sha256 or sha512")
 	f.StringVar(&o.preallocation, "preallocation", "off", "space that the target takes beforehand: off, falloc (allocated) or full (written)")
 	f.BoolVar(&o.targetZeroed, "target-zeroed", false, "the target device is known to read as zeros, so that its holes need nothing; wrong data are what you get where that isn't true")
@@ -92,7 +96,7 @@ type convertResult struct {
 // runConvert converts. Its error says what went wrong; the result is printed all the same.
 func runConvert(ctx context.Context, o convertOptions) error {
 	started := time.Now()
-	report, err := convert(ctx, o)
+	report, err := o.convert(ctx)
 	var refused *image.Refused
 	if errors.As(err, &refused) && report.Source != "" {
 		err = fmt.Errorf("%s: %w", report.Source, err) // what is wrong with the bytes says nothing of whence they came
@@ -114,8 +118,20 @@ func runConvert(ctx context.Context, o convertOptions) error {
 	return err
 }
 
-// convert checks what can be checked without reading anything, and transfers.
-func convert(ctx context.Context, o convertOptions) (report transfer.Report, err error) {
+// convert writes what was asked for.
+func (o *convertOptions) convert(ctx context.Context) (transfer.Report, error) {
+	switch image.Format(o.output) {
+	case image.Raw:
+		return o.toRaw(ctx)
+	case image.QCOW2:
+		return o.toQCOW2(ctx)
+	default:
+		return transfer.Report{}, usage("--output-format is %q: raw and qcow2 can be written", o.output)
+	}
+}
+
+// toRaw checks what can be checked without reading anything, and transfers.
+func (o *convertOptions) toRaw(ctx context.Context) (report transfer.Report, err error) {
 	j, err := o.job()
 	if err != nil {
 		return report, err
@@ -192,7 +208,7 @@ func (o *convertOptions) endResumption(kept *resumption, path string, report tra
 // targetPath looks at what TARGET names, and answers its path and whether it is a block device.
 func (o *convertOptions) targetPath() (path string, block bool, err error) {
 	if o.target == "" || o.target == "-" {
-		return "", false, usage("TARGET is %q: name a file or a block device; a disk with holes can't be written to standard output", o.target)
+		return "", false, usage("TARGET is %q: name a file or a block device; a disk with holes can't be written to standard output, but an image of it can, with '-O qcow2'", o.target)
 	}
 	path, err = resolve(o.target)
 	if err != nil {

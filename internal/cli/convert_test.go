@@ -30,7 +30,9 @@ const asMain = "VMDISK_TEST_MAIN"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asMain) != "" {
-		os.Exit(Main())
+		code := Main()
+		writePeak()
+		os.Exit(code)
 	}
 	os.Exit(m.Run())
 }

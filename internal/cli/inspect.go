@@ -144,7 +144,7 @@ func (o *inspectOptions) inspect(ctx context.Context) (found inspection, err err
 	found.judgeEnd(img.Format())
 	found.size(img.Size())
 	data := &dataExtents{}
-	if err := image.Map(img, data.add); err != nil {
+	if err := image.Map(img, in.description.Length, data.add); err != nil {
 		return found, err
 	}
 	found.Data = data
@@ -166,8 +166,12 @@ func (i *inspection) fromBeginning(ctx context.Context, in opened, member string
 	content, err := transfer.Unwrap(body, transfer.Wrapping{Length: in.description.Length, Format: in.format, Member: member, Limits: in.limits})
 	defer func() { err = firstError(err, content.Close()) }()
 	i.Wrappers = content.Wrappers
+	var refused *image.Refused
+	if err != nil && !errors.As(err, &refused) {
+		err = fmt.Errorf("read %s: %w", i.Source, err)
+	}
 	if err != nil {
-		return fmt.Errorf("read %s: %w", i.Source, err)
+		return err
 	}
 	i.describe(in.format, content.Head)
 	f, err := formats.BeginAs(in.format, formats.Beginning{Head: content.Head, Length: content.Length}, in.limits)

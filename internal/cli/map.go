@@ -59,7 +59,7 @@ func runMap(ctx context.Context, o mapOptions) (err error) {
 		return in.named(err)
 	}
 	printer.begin()
-	if err := image.Map(img, printer.print); err != nil {
+	if err := image.Map(img, in.description.Length, printer.print); err != nil {
 		return in.named(err)
 	}
 	printer.end()

@@ -46,7 +46,7 @@ func TestBlocksAreReadFromWhereTheyAreStored(t *testing.T) {
 
 func TestBlocksAreMapped(t *testing.T) {
 	var got []image.Mapping
-	if err := image.Map(eight(), func(m image.Mapping) error { got = append(got, m); return nil }); err != nil {
+	if err := image.Map(eight(), image.Unknown, func(m image.Mapping) error { got = append(got, m); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	hole := image.Mapping{Present: true, Zero: true, Offset: image.NoOffset}

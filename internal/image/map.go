@@ -49,12 +49,13 @@ func (m *Mapping) Extend(next Mapping) bool {
 }
 
 // Map calls f with the mappings of the whole disk, in its order and joined where they continue each other. What an image
-// that is no Mapper tells is taken from its extents.
-func Map(img Image, f func(Mapping) error) error {
+// that is no Mapper tells is taken from its extents. An image that stores more bytes as they are than its length in bytes is refused.
+func Map(img Image, length int64, f func(Mapping) error) error {
 	mapper, ok := img.(Mapper)
 	if !ok {
 		mapper = extents{img}
 	}
+	shared := NewSharing(img.Format(), length)
 	var run Mapping
 	for offset := int64(0); ; {
 		m, err := mapper.Map(offset)
@@ -66,6 +67,11 @@ func Map(img Image, f func(Mapping) error) error {
 		}
 		if m.Start != offset || m.Len <= 0 {
 			return fmt.Errorf("map the %s image at %d of its disk: got %d bytes at %d", img.Format(), offset, m.Len, m.Start) // a fault of the format's package
+		}
+		if m.Data && !m.Compressed {
+			if err := shared.Add(m.Len); err != nil {
+				return err
+			}
 		}
 		offset += m.Len
 		if run.Extend(m) {

@@ -53,6 +53,9 @@ func (c *Content) openArchive() error {
 		if wanted == "" && !isDisk(head, member.Length) {
 			continue
 		}
+		if most := unpackedLimit(c.wrapping.Limits.DiskBytes); member.Length > most {
+			return image.Refuse(image.TooLarge, "%.80q in the tar archive has %d bytes, more than the %d bytes that are accepted", member.Name, member.Length, most)
+		}
 		if limit := unpackedLimit(c.wrapping.DiskBytes); member.Length > limit {
 			return image.Refuse(LargerThanDisk, "%.80q in the tar archive has %d bytes, which is far more than the disk to be filled: ask for one that is large enough", member.Name, member.Length)
 		}

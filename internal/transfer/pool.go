@@ -87,7 +87,7 @@ func (p *pool) start(f func() error) {
 
 // put takes over a piece; it copies its stored bytes. It waits while all batches are busy.
 func (p *pool) put(piece image.Piece, stored []byte) error {
-	if piece.Encoding == image.Plain && isZero(stored[:piece.Len]) { // not worth a copy
+	if piece.Encoding == image.Plain && image.IsZero(stored[:piece.Len]) { // not worth a copy
 		if p.current == nil {
 			p.marks.pass(piece.Mark)
 			return nil

@@ -113,6 +113,7 @@ type transfer struct {
 	again    int64             // bytes that were read by a body before this one
 	pool     *pool
 	done     int64 // bytes of the disk that were handed over
+	shared   *image.Sharing
 	end      int64 // where on the disk the last of them lies
 
 	start       int64 // where in the image the pass begins
@@ -321,6 +322,7 @@ func (t *transfer) copy(ctx context.Context, whole io.Reader) error {
 	}
 	in := image.Input{Stream: t.packed.Stream, Start: t.start, Limits: t.Limits}
 	in.Limits.MemoryBytes = t.packed.memory
+	t.shared = image.NewSharing(t.forward.Format(), t.packed.Length)
 	if t.random != nil && !t.wrapped() {
 		in.Random = source.NewCache(t.random, t.description.Length)
 	}
@@ -353,6 +355,11 @@ func (t *transfer) copy(ctx context.Context, whole io.Reader) error {
 func (t *transfer) sink(p image.Piece, stored []byte) error {
 	if end := max(p.Offset+int64(p.Len), t.forward.Size()); end > t.Target.Size() {
 		return t.tooLarge(end)
+	}
+	if p.Encoding == image.Plain {
+		if err := t.shared.Add(int64(p.Len)); err != nil {
+			return err
+		}
 	}
 	t.done += int64(p.Len)
 	t.end = max(t.end, p.Offset+int64(p.Len))

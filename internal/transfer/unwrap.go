@@ -50,7 +50,10 @@ type Content struct {
 	wrapping Wrapping
 	finishes []func() error
 	closes   []func() error
-	memory   int64 // what is left of the memory limit, in bytes
+	served   *stream.Counter // bytes of the outermost wrapper
+	packings int             // how many wrappers aren't archives
+	windowed unpack.Windowed // the innermost packing, if it has a window
+	memory   int64           // what is left of the memory limit, in bytes
 }
 
 // Unwrap opens wrapper after wrapper of what r reads, by what they are and not by their names, until what is left is none. Each
@@ -61,7 +64,8 @@ func Unwrap(r io.Reader, w Wrapping) (*Content, error) {
 	if w.DiskBytes <= 0 {
 		w.DiskBytes = w.Limits.DiskBytes
 	}
-	c := &Content{Stream: r, Length: w.Length, wrapping: w, memory: w.Limits.MemoryBytes}
+	served := stream.Count(r)
+	c := &Content{Stream: served, Length: w.Length, wrapping: w, served: served, memory: w.Limits.MemoryBytes}
 	for {
 		if err := c.peek(); err != nil {
 			return c, err
@@ -78,6 +82,7 @@ func Unwrap(r io.Reader, w Wrapping) (*Content, error) {
 		}
 		c.Wrappers = append(c.Wrappers, format)
 	}
+	c.shareMemory()
 	if w.Member != "" && !c.hasArchive() {
 		return c, image.Refuse(NoDisk, "the file %q was asked for, but the source is no tar archive: leave out the name", w.Member)
 	}
@@ -118,7 +123,9 @@ func (c *Content) open(format image.Format) error {
 	if format == image.Tar {
 		return c.openArchive()
 	}
-	options := unpack.Options{MemoryBytes: c.memory, Workers: runtime.GOMAXPROCS(0)}
+	c.settleMemory()
+	c.packings++
+	options := unpack.Options{MemoryBytes: c.memory, Workers: 1}
 	var unpacked io.ReadCloser
 	switch format {
 	case image.Gzip:
@@ -126,17 +133,21 @@ func (c *Content) open(format image.Format) error {
 	case image.Bzip2:
 		unpacked = stream.ReadAhead(unpack.Bzip2(c.Stream), aheadBytes)
 	case image.XZ:
-		unpacked = unpack.XZ(c.Stream, options)
-		c.memory /= 2 // the next one that needs a window has half, so that all of them together are bounded
+		c.windowed = unpack.XZ(c.Stream, options)
+		unpacked = c.windowed
 	case image.Zstandard:
+		options.Workers = runtime.GOMAXPROCS(0) // which makes no difference to its window
 		z, err := unpack.Zstd(c.Stream, options)
 		if err != nil {
 			return err
 		}
-		unpacked = z
-		c.memory /= 2 // likewise
+		c.windowed, unpacked = z, z
 	}
-	limited := &refuser{r: stream.Limit(unpacked, unpackedLimit(c.wrapping.DiskBytes)), format: format}
+	bounded := stream.Limit(unpacked, unpackedLimit(c.wrapping.DiskBytes))
+	if c.packings > 1 {
+		bounded = &nested{r: bounded, served: c.served}
+	}
+	limited := &refuser{r: bounded, format: format}
 	c.Stream, c.Length = limited, image.Unknown
 	c.closes = append(c.closes, unpacked.Close)
 	c.finishes = append(c.finishes, func() error {
@@ -146,6 +157,32 @@ func (c *Content) open(format image.Format) error {
 		return nil
 	})
 	return nil
+}
+
+// settleMemory leaves the innermost packing what it has taken, and no more, before another one is opened in it.
+func (c *Content) settleMemory() {
+	if c.windowed == nil {
+		return
+	}
+	held := min(c.windowed.Held(), c.memory)
+	c.windowed.Confine(unpack.Options{MemoryBytes: held})
+	c.memory -= held
+	c.windowed = nil
+}
+
+// shareMemory shares what is left between the innermost packing and the image. A packing that is the only one may use all of it
+// and all cores: images are seldom out of order and packed.
+func (c *Content) shareMemory() {
+	if c.windowed == nil {
+		return
+	}
+	half := c.memory / 2
+	if c.packings == 1 {
+		c.windowed.Confine(unpack.Options{MemoryBytes: c.memory, Workers: runtime.GOMAXPROCS(0)})
+	} else {
+		c.windowed.Confine(unpack.Options{MemoryBytes: max(half, c.windowed.Held())})
+	}
+	c.memory = half
 }
 
 // unpackedLimit is how many bytes a wrapper may unpack to for a disk of the given size. An image may be larger than its
@@ -176,6 +213,30 @@ func (c *Content) Close() error {
 	}
 	c.closes = nil
 	return errors.Join(errs...)
+}
+
+const (
+	// maxRatio is how many times its length a file may unpack to that is packed several times over: about what gzip can reach by
+	// itself. A disk with anything in it stays far below that; one packing around another makes any number of zeros of nothing.
+	maxRatio = 1 << 10
+	// leastBomb is how many bytes it may unpack to whatever its length.
+	leastBomb = 64 << 20
+)
+
+// nested reads what was packed several times over.
+type nested struct {
+	r        io.Reader
+	served   *stream.Counter
+	unpacked int64
+}
+
+// Read implements io.Reader.
+func (n *nested) Read(p []byte) (int, error) {
+	got, err := n.r.Read(p)
+	if n.unpacked += int64(got); n.unpacked > max(leastBomb, maxRatio*n.served.Bytes()) {
+		return 0, image.Refuse(image.TooLarge, "the file is packed several times over and unpacks to more than %d times its length, as one that is made to keep its reader busy does: pack the disk once", maxRatio)
+	}
+	return got, err
 }
 
 // refuser turns the errors of a wrapper into refusals.

@@ -227,6 +227,48 @@ func TestABombEnds(t *testing.T) {
 	}
 }
 
+// TestNestedPackingsShareTheMemory: whatever lies in what, the windows and what is left for the image are the limit, which is as large as
+// what one packing may take by itself.
+func TestNestedPackingsShareTheMemory(t *testing.T) {
+	disk, _ := someImages(t)
+	const limit = 64 << 20
+	tests := map[string]struct {
+		tools   [][]string // innermost first
+		refused bool
+	}{
+		"xz with 8 MiB, four times":          {[][]string{{"xz", "-6", "-T1"}, {"xz", "-6", "-T1"}, {"xz", "-6", "-T1"}, {"xz", "-6", "-T1"}}, false},
+		"xz with 64 MiB around xz":           {[][]string{{"xz", "-6", "-T1"}, {"xz", "-9", "-T1"}}, true},
+		"xz with 32 MiB, three times":        {[][]string{{"xz", "-8", "-T1"}, {"xz", "-8", "-T1"}, {"xz", "-8", "-T1"}}, true},
+		"xz around zstd around xz":           {[][]string{{"xz", "-2"}, {"zstd", "-19"}, {"xz", "-6"}}, false},
+		"zstd with 32 MiB, twice":            {[][]string{{"zstd", "--long=25"}, {"zstd", "--long=25"}}, false},
+		"zstd with 32 MiB, three times":      {[][]string{{"zstd", "--long=25"}, {"zstd", "--long=25"}, {"zstd", "--long=25"}}, true},
+		"xz in blocks around gzip around xz": {[][]string{{"xz", "-6"}, {"gzip"}, {"xz", "-6", "-T2", "--block-size=1MiB"}}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			content := disk
+			for _, tool := range test.tools {
+				content = pack(t, content, tool...)
+			}
+			c, err := Unwrap(bytes.NewReader(content), Wrapping{Length: int64(len(content)), Limits: image.Limits{MemoryBytes: limit}})
+			var got []byte
+			if err == nil {
+				got, err = io.ReadAll(c.Stream)
+			}
+			if closeErr := c.Close(); closeErr != nil {
+				t.Fatal(closeErr)
+			}
+			var refused *image.Refused
+			if errors.As(err, &refused) != test.refused || test.refused && refused.Reason != image.TooLarge || !test.refused && !bytes.Equal(got, disk) {
+				t.Fatalf("got %d bytes, %v", len(got), err)
+			}
+			if !test.refused && (c.memory < 0 || c.memory > limit/2) {
+				t.Errorf("%d bytes are left for the image", c.memory)
+			}
+		})
+	}
+}
+
 func TestASourceThatFailsWithinAWrapperIsNoRefusal(t *testing.T) {
 	disk, qcow2 := someImages(t)
 	for name, content := range map[string][]byte{

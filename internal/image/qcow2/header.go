@@ -1,8 +1,8 @@
 // Package qcow2 reads QEMU's copy-on-write images, versions 2 and 3, after the format's specification (QEMU,
 // docs/interop/qcow2): anywhere (Open) or in one forward pass (Begin). Both read the active state of the disk, refuse
-// the same images, and never look outside the image.
+// the same images, and never look outside the image. It also writes them (Writer).
 //
-// Refcounts are not read: they say what may be written, not what is stored. Internal snapshots, bitmaps and the dirty
+// When an image is read, refcounts are not: they say what may be written, not what is stored. Internal snapshots, bitmaps and the dirty
 // bit are ignored for the same reason.
 package qcow2
 
@@ -35,6 +35,12 @@ const (
 	featureExtendedL2
 
 	featuresKnown = featureExtendedL2<<1 - 1
+)
+
+// Compression types ("Additional fields", byte 104).
+const (
+	compressionDeflate = iota
+	compressionZstd
 )
 
 // header is what reading a disk needs of an image's header.
@@ -126,17 +132,17 @@ func (h *header) parseV3(head []byte) error {
 
 // parseCompression reads the additional field "compression type", which exists when the header is long enough.
 func (h *header) parseCompression(head []byte, headerLen uint32, features uint64) error {
-	kind := byte(0)
+	kind := byte(compressionDeflate)
 	if headerLen > v3HeaderLen && len(head) > v3HeaderLen {
 		kind = head[v3HeaderLen]
 	}
-	if (kind != 0) != (features&featureCompression != 0) {
+	if (kind != compressionDeflate) != (features&featureCompression != 0) {
 		return corrupt("its compression type is %d, which contradicts its feature bits", kind)
 	}
 	switch kind {
-	case 0:
+	case compressionDeflate:
 		h.compression = image.Deflate
-	case 1:
+	case compressionZstd:
 		h.compression = image.Zstd
 	default:
 		return image.Refuse(image.UnsupportedFormat, "the qcow2 image has compression type %d, which is not served by this version; zlib (0) and zstd (1) are", kind)
@@ -182,8 +188,8 @@ func (h *header) parseDisk(head []byte, limits image.Limits) error {
 	}
 	h.size = int64(size)
 	need := (h.size + h.l2Covers() - 1) / h.l2Covers()
-	if need > limits.TableBytes/8 {
-		return image.Refuse(image.TooLarge, "the qcow2 image needs an L1 table of %d entries, more than the %d that are accepted: make it with larger clusters ('qemu-img convert -O qcow2 -o cluster_size=64k IN OUT')", need, limits.TableBytes/8)
+	if most := min(limits.TableBytes/8, 1<<numberBits); need > most {
+		return image.Refuse(image.TooLarge, "the qcow2 image needs an L1 table of %d entries, more than the %d that are accepted: make it with larger clusters ('qemu-img convert -O qcow2 -o cluster_size=64k IN OUT')", need, most)
 	}
 	if have := int64(be.Uint32(head[36:])); have < need {
 		return corrupt("its L1 table has %d entries, and its disk needs %d", have, need)

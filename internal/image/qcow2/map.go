@@ -12,7 +12,7 @@ func (v *view) Map(offset int64) (image.Mapping, error) {
 	if offset < 0 || offset >= v.size {
 		return image.Mapping{}, io.EOF
 	}
-	table := v.l1[offset/v.l2Covers()]
+	table, _ := v.table(offset / v.l2Covers())
 	if table == 0 {
 		x, err := v.Next(offset) // a hole in the L1 table
 		return image.Mapping{Start: x.Start, Len: x.Len, Zero: true, Offset: image.NoOffset}, err

@@ -24,7 +24,7 @@ func FuzzMapping(f *testing.F) {
 			t.Fatalf("opened a second time: %v", err)
 		}
 		end := int64(0)
-		err = image.Map(img, func(m image.Mapping) error {
+		err = image.Map(img, image.Unknown, func(m image.Mapping) error {
 			if m.Start != end || m.Len <= 0 || m.Start+m.Len > int64(len(disk)) || m.Zero == m.Data {
 				t.Fatalf("%+v behind %d of %d", m, end, len(disk))
 			}

@@ -1,8 +1,9 @@
 package qcow2
 
 import (
-	"encoding/binary"
+	"cmp"
 	"io"
+	"slices"
 	"sync"
 
 	"vmdisk.io/vmdisk/internal/image"
@@ -20,7 +21,7 @@ const (
 type view struct {
 	image.File
 	header
-	l1 []int64 // offset of each L2 table, 0 for none
+	tables tables // in the order of the disk
 
 	mu      sync.Mutex
 	slices  map[int64][]unit // by the slice's number on the disk
@@ -57,26 +58,47 @@ func (v *view) readL1() error {
 	if v.l1Offset > v.Length-n { // before that many bytes are allocated
 		return truncated("its L1 table", v.l1Offset, n)
 	}
-	table := make([]byte, n)
-	if err := v.ReadFull(table, v.l1Offset, "its L1 table"); err != nil {
-		return err
+	v.tables = v.newTables()
+	raw := make([]byte, min(n, l1Step))
+	for at := int64(0); at < n; at += int64(len(raw)) {
+		raw = raw[:min(int64(len(raw)), n-at)]
+		if err := v.ReadFull(raw, v.l1Offset+at, "its L1 table"); err != nil {
+			return err
+		}
+		if err := v.addTables(&v.tables, raw, at/8); err != nil {
+			return err
+		}
 	}
-	var err error
-	v.l1, err = v.parseL1(table)
-	return err
+	return v.sortTables()
 }
 
-// parseL1 reads the offsets of the L2 tables from an L1 table.
-func (h header) parseL1(table []byte) ([]int64, error) {
-	l1 := make([]int64, h.l1Entries)
-	for i := range l1 {
-		offset, err := h.l2Offset(binary.BigEndian.Uint64(table[i*8:]))
-		if err != nil {
-			return nil, err
+// sortTables brings the L2 tables into the disk's order. They are all there, and none twice.
+func (v *view) sortTables() error {
+	l := v.tables.list
+	slices.Sort(l)
+	for i := range l {
+		if at := v.tables.offset(i); at > v.Length-v.clusterSize() {
+			return truncated("an L2 table", at, v.clusterSize())
 		}
-		l1[i] = offset
 	}
-	return l1, nil
+	if err := v.tables.refuseShared(); err != nil {
+		return err
+	}
+	slices.SortFunc(l, func(a, b l2Place) int { return cmp.Compare(a.number(), b.number()) })
+	return nil
+}
+
+// table is where the L2 table with the given number lies, or 0 for none, and next is the number of the one behind it.
+func (v *view) table(number int64) (offset, next int64) {
+	i, there := slices.BinarySearchFunc(v.tables.list, number, func(p l2Place, number int64) int { return cmp.Compare(p.number(), number) })
+	if there {
+		offset = v.tables.offset(i)
+		i++
+	}
+	if next = int64(v.l1Entries); i < v.tables.count() {
+		next = v.tables.list[i].number()
+	}
+	return offset, next
 }
 
 // Format implements image.Image.
@@ -96,7 +118,7 @@ func (v *view) slice(offset int64) ([]unit, error) {
 	}
 	guest := number * v.sliceCovers()
 	var units []unit
-	if table := v.l1[offset/v.l2Covers()]; table != 0 {
+	if table, _ := v.table(offset / v.l2Covers()); table != 0 {
 		raw := make([]byte, v.sliceCovers()/v.clusterSize()*v.l2EntrySize())
 		from := table + guest%v.l2Covers()/v.clusterSize()*v.l2EntrySize()
 		if err := v.ReadFull(raw, from, "an L2 table"); err != nil {

@@ -94,12 +94,8 @@ func (v *view) Next(offset int64) (image.Extent, error) {
 	if offset < 0 || offset >= v.size {
 		return image.Extent{}, io.EOF
 	}
-	if table := offset / v.l2Covers(); v.l1[table] == 0 {
-		end := table + 1
-		for end < int64(len(v.l1)) && v.l1[end] == 0 {
-			end++
-		}
-		return image.Extent{Start: offset, Len: min(end*v.l2Covers(), v.size) - offset, Zero: true}, nil
+	if table, next := v.table(offset / v.l2Covers()); table == 0 {
+		return image.Extent{Start: offset, Len: min(next*v.l2Covers(), v.size) - offset, Zero: true}, nil
 	}
 	_, extent, err := v.find(offset)
 	if err != nil {

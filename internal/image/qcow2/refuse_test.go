@@ -54,6 +54,10 @@ func TestRefusesWhatItCantRead(t *testing.T) {
 			file: build(put64(72, featureDataFile)),
 			want: image.Refused{Reason: image.DataFile, Message: `the qcow2 image keeps its data in an external file, whose name it doesn't hold, which is never opened: join them with 'qemu-img convert -O qcow2 IN OUT' and serve that`},
 		},
+		"one table for two parts of the disk": {
+			file: build(put64(24, 2*builtDisk), put32(36, 2), put64(builtL1+8, builtL2)),
+			want: image.Refused{Reason: image.CorruptImage, Message: "the qcow2 image is corrupt: the L2 table at offset 1024 stands for two parts of its disk"},
+		},
 		"AES": {
 			file: build(put32(32, 1)),
 			want: image.Refused{Reason: image.Encrypted, Message: "the qcow2 image is encrypted (AES): decrypt it with 'qemu-img convert' and serve that"},

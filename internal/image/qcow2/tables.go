@@ -51,6 +51,9 @@ func (h header) l2Offset(entry uint64) (int64, error) {
 	if offset%h.clusterSize() != 0 {
 		return 0, corrupt("an L2 table lies at offset %d, within a cluster", offset)
 	}
+	if offset>>h.clusterBits >= farthest {
+		return 0, corrupt("an L2 table lies at offset %d, where no file ends", offset)
+	}
 	return offset, nil
 }
 
@@ -99,9 +102,12 @@ func (h header) parseL2(table []byte, guest int64, emit func(unit) error) error 
 	return flush()
 }
 
+// compressedOffsetBits is how many bits of a compressed cluster descriptor are the offset.
+func (h header) compressedOffsetBits() uint { return 62 - (h.clusterBits - 8) }
+
 // compressed reads a compressed cluster descriptor ("Compressed Clusters Descriptor").
 func (h header) compressed(entry uint64, guest int64) unit {
-	offsetBits := 62 - (h.clusterBits - 8)
+	offsetBits := h.compressedOffsetBits()
 	offset := int64(entry & (1<<offsetBits - 1))
 	sectors := int64(entry&(flagCompressed-1)>>offsetBits) + 1
 	return unit{offset: offset, guest: guest, stored: int32(sectors*sector - offset%sector), compressed: true}

@@ -78,8 +78,8 @@ func (p *pass) readDirectory() error {
 	if len(b) < n {
 		return truncated("its grain directory", p.directory, int64(n))
 	}
-	p.tables = sortedTables(b)
-	return nil
+	p.tables, err = sortedTables(b)
+	return err
 }
 
 // gather reads all grain tables.

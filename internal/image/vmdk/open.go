@@ -56,7 +56,13 @@ func Open(r io.ReaderAt, length int64, limits image.Limits) (image.Image, error)
 		return nil, truncated("its grain directory", v.directory, n)
 	}
 	v.places = make([]byte, v.tables*4)
-	return v, v.ReadFull(v.places, v.directory, "its grain directory")
+	if err := v.ReadFull(v.places, v.directory, "its grain directory"); err != nil {
+		return nil, err
+	}
+	if _, err := sortedTables(v.places); err != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
 // readFooter finds the grain directory.

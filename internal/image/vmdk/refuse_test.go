@@ -126,6 +126,10 @@ func TestRefusesWhatItCantRead(t *testing.T) {
 		"a directory at a place that overflows": {
 			build(put64(56, 1<<63)), image.Refused{Reason: image.CorruptImage, Message: "the vmdk image is corrupt: its grain directory lies at sector 9223372036854775808"},
 		},
+		"one table for two parts of the disk": {
+			build(put64(12, 2*builtDisk/sector), put32(builtDirectory+4, builtTable/sector)),
+			image.Refused{Reason: image.CorruptImage, Message: "the vmdk image is corrupt: the grain table at sector 4 stands for two parts of its disk"},
+		},
 		"a table behind the image": {
 			build(put32(builtDirectory, 1<<32-1)),
 			image.Refused{Reason: image.Truncated, Message: "the vmdk image ends before a grain table, 64 bytes at offset 2199023255040" + cutOff},

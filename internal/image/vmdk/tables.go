@@ -17,8 +17,9 @@ type table struct {
 
 func (t table) offset() int64 { return int64(t.sector) * sector }
 
-// sortedTables are the grain tables that a grain directory names, in the order of the image.
-func sortedTables(directory []byte) []table {
+// sortedTables are the grain tables that a grain directory names, in the order of the image. None may stand for two parts of
+// the disk: no program writes that, and a small image could have any number of look-ups made by it.
+func sortedTables(directory []byte) ([]table, error) {
 	var tables []table
 	for i := range len(directory) / 4 {
 		if at := binary.LittleEndian.Uint32(directory[i*4:]); at != 0 {
@@ -28,7 +29,12 @@ func sortedTables(directory []byte) []table {
 	slices.SortFunc(tables, func(a, b table) int {
 		return cmp.Or(cmp.Compare(a.sector, b.sector), cmp.Compare(a.number, b.number))
 	})
-	return tables
+	for i := 1; i < len(tables); i++ {
+		if tables[i].sector == tables[i-1].sector {
+			return nil, corrupt("the grain table at sector %d stands for two parts of its disk", tables[i].sector)
+		}
+	}
+	return tables, nil
 }
 
 // entry reads a grain table's entry: the sector where the grain lies, or 0 for a grain of zeros.

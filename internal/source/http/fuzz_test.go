@@ -40,7 +40,7 @@ func FuzzAnswers(f *testing.F) {
 	const rest = "HTTP/1.1 206 Partial Content\r\nETag: \"1\"\r\nContent-Length: 5\r\nContent-Range: bytes 5-9/10\r\n\r\n56789"
 	for _, answers := range [][3]string{
 		{part, rest, rest},
-		{"HTTP/1.1 200 OK\r\nAccept-Ranges: bytes\r\nLast-Modified: Mon, 30 Nov 2026 12:01:00 GMT\r\nContent-Length: 10\r\n\r\n01234", rest, rest},
+		{"HTTP/1.1 200 OK\r\nAccept-Ranges: bytes\r\nLast-Modified: Mon, 30 Nov 2026 12:01:00 GMT\r\nDate: Mon, 30 Nov 2026 12:02:00 GMT\r\nContent-Length: 10\r\n\r\n01234", rest, rest},
 		{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nETag: W/\"1\"\r\n\r\n5\r\n01234\r\n0\r\n\r\n", "", ""},
 		{"HTTP/1.1 302 Found\r\nLocation: //other/disk.img?sig=x\r\nContent-Length: 0\r\n\r\n", part, rest},
 		{"HTTP/1.1 302 Found\r\nLocation: /again\r\n\r\n", "HTTP/1.1 307 Found\r\nLocation: http://user:pw@host:80/\r\n\r\n", part},

@@ -62,6 +62,7 @@ func TestHTTPIsASource(t *testing.T) {
 		"a server without ranges":                                 {NoRange: true},
 		"a server without validators":                             {NoValidator: true},
 		"a server with Last-Modified only":                        {LastModified: true},
+		"a server of what was changed just now":                   {JustModified: true},
 		"a server that sends no length":                           {NoRange: true, Chunked: true},
 		"a server that cuts the first connection":                 {CutAfter: 100_000, Cuts: 1},
 		"a server that sends shorter parts":                       {MaxPart: 70_000},

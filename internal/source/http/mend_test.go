@@ -70,6 +70,16 @@ func TestABrokenConnectionIsMended(t *testing.T) {
 			want:      &source.Error{Reason: source.ConnectionReset, Message: "the connection broke while reading from $URL (after 1048576 of 3200000 bytes; the server can't continue where it stopped: it doesn't name the version of what it sends (no ETag that is strong, no Last-Modified))"},
 			requests:  1,
 		},
+		"but not by Last-Modified of an object that may just have been changed": {
+			behaviour: sourcetest.Behaviour{CutAfter: 1 << 20, JustModified: true},
+			want:      &source.Error{Reason: source.ConnectionReset, Message: "the connection broke while reading from $URL (after 1048576 of 3200000 bytes; the server can't continue where it stopped: it doesn't name the version of what it sends well enough (no ETag that is strong, and by its Date and Last-Modified the file may just have been changed))"},
+			requests:  1,
+		},
+		"but not by Last-Modified without a Date": {
+			behaviour: sourcetest.Behaviour{CutAfter: 1 << 20, LastModified: true, NoDate: true},
+			want:      &source.Error{Reason: source.ConnectionReset, Message: "the connection broke while reading from $URL (after 1048576 of 3200000 bytes; the server can't continue where it stopped: it doesn't name the version of what it sends well enough (no ETag that is strong, and by its Date and Last-Modified the file may just have been changed))"},
+			requests:  1,
+		},
 		"over an object that is not there for a moment": {
 			behaviour: sourcetest.Behaviour{CutAfter: 1 << 20, Cuts: 1, Status: []int{0, 404}},
 			requests:  3,

@@ -221,7 +221,7 @@ func (s *httpSource) checkPart(r *response, offset, end int64) error {
 	switch r.StatusCode {
 	case http.StatusPartialContent:
 	case http.StatusOK:
-		if r.ContentLength == s.object.length && s.object.version == readValidator(r.Header) {
+		if r.ContentLength == s.object.length && s.object.version.same(readValidator(r.Header)) {
 			return s.badAnswer(r, "it was asked for bytes %d to %d and answered with everything", offset, end-1)
 		}
 		return s.changed() // what If-Range is for (RFC 9110, section 13.1.5)
@@ -254,6 +254,9 @@ func (s *httpSource) changed() error {
 func (s *httpSource) whyNoRanges() string {
 	if s.object.version.strong() || s.object.length == source.Unknown {
 		return "it has no ranges"
+	}
+	if s.object.version.modified != "" {
+		return "it doesn't name the version of what it sends well enough (no ETag that is strong, and by its Date and Last-Modified the file may just have been changed)"
 	}
 	return "it doesn't name the version of what it sends (no ETag that is strong, no Last-Modified)"
 }

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -40,11 +41,11 @@ func TestValidatorsAgree(t *testing.T) {
 	}{
 		"the same tag":                       {validator{etag: `"1"`}, validator{etag: `"1"`}, true},
 		"another tag":                        {validator{etag: `"1"`}, validator{etag: `"2"`}, false},
-		"another tag of the same date":       {validator{`"1"`, "Mon"}, validator{`"2"`, "Mon"}, false},
-		"the same tag of another date":       {validator{`"1"`, "Mon"}, validator{`"1"`, "Tue"}, true},
+		"another tag of the same date":       {validator{etag: `"1"`, modified: "Mon"}, validator{etag: `"2"`, modified: "Mon"}, false},
+		"the same tag of another date":       {validator{etag: `"1"`, modified: "Mon"}, validator{etag: `"1"`, modified: "Tue"}, true},
 		"another date":                       {validator{modified: "Mon"}, validator{modified: "Tue"}, false},
 		"a part that doesn't repeat the tag": {validator{etag: `"1"`}, validator{}, true},
-		"a part with another date only":      {validator{`"1"`, "Mon"}, validator{modified: "Tue"}, false},
+		"a part with another date only":      {validator{etag: `"1"`, modified: "Mon"}, validator{modified: "Tue"}, false},
 	}
 	for name, test := range tests {
 		if got := test.first.agrees(test.later); got != test.want {
@@ -53,15 +54,33 @@ func TestValidatorsAgree(t *testing.T) {
 	}
 }
 
-func TestAWeakTagIsNoCondition(t *testing.T) {
-	for v, want := range map[validator]string{
-		{etag: `"1"`}:                       `"1"`,
-		{etag: `W/"1"`}:                     "",
-		{etag: `W/"1"`, modified: "Monday"}: "Monday",
-		{modified: "Monday"}:                "Monday",
+func TestWhatIsWeakIsNoCondition(t *testing.T) {
+	const noon, later, soon = "Mon, 30 Nov 2026 12:00:00 GMT", "Mon, 30 Nov 2026 12:01:00 GMT", "Mon, 30 Nov 2026 12:00:59 GMT"
+	for name, test := range map[string]struct {
+		etag, modified, date string
+		want                 string
+	}{
+		"a tag":                                  {`"1"`, "", noon, `"1"`},
+		"a weak tag":                             {`W/"1"`, "", noon, ""},
+		"a weak tag, and a minute passed":        {`W/"1"`, noon, later, noon},
+		"a weak tag, and a minute hasn't passed": {`W/"1"`, noon, soon, ""},
+		"a tag of what was changed just now":     {`"1"`, noon, noon, `"1"`},
+		"a minute passed":                        {"", noon, later, noon},
+		"a minute hasn't passed":                 {"", noon, soon, ""},
+		"changed in the future":                  {"", later, noon, ""},
+		"no date":                                {"", noon, "", ""},
+		"no date that can be read":               {"", noon, "today", ""},
+		"no change that can be read":             {"", "Monday", later, ""},
+		"nothing":                                {"", "", later, ""},
 	} {
-		if diff := cmp.Diff(want, v.condition()); diff != "" {
-			t.Error(v, diff)
+		h := http.Header{}
+		for key, value := range map[string]string{"ETag": test.etag, "Last-Modified": test.modified, "Date": test.date} {
+			if value != "" {
+				h.Set(key, value)
+			}
+		}
+		if diff := cmp.Diff(test.want, readValidator(h).condition()); diff != "" {
+			t.Error(name, diff)
 		}
 	}
 }

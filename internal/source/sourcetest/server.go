@@ -24,6 +24,10 @@ type Behaviour struct {
 	NoValidator bool
 	// LastModified sends that in place of an ETag.
 	LastModified bool
+	// JustModified sends a Last-Modified that is now, in place of an ETag.
+	JustModified bool
+	// NoDate sends no Date.
+	NoDate bool
 	// WeakETag sends the ETag as a weak one.
 	WeakETag bool
 	// WholeAs200 answers a request for all bytes as a range with 200, and other ranges with 206.
@@ -167,10 +171,15 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, n int) {
 	case b.NoValidator:
 	case b.LastModified:
 		modified = time.Unix(1_700_000_000+int64(version), 0)
+	case b.JustModified:
+		modified = time.Now()
 	case b.WeakETag:
 		w.Header().Set("ETag", fmt.Sprintf(`W/"%d"`, version))
 	default:
 		w.Header().Set("ETag", fmt.Sprintf(`"%d"`, version))
+	}
+	if b.NoDate {
+		w.Header()["Date"] = nil
 	}
 	if b.NoRange {
 		r.Header.Del("Range")

@@ -3,12 +3,23 @@ package unpack
 import (
 	"encoding/binary"
 	"io"
+	"sync/atomic"
+
+	"github.com/klauspost/compress/zstd"
 
 	"vmdisk.io/vmdisk/internal/stream"
 )
 
+// Each frame costs its decoder some time, and may have nothing in it: more than manyFrames are only read if they are longer
+// than shortFrame, in bytes, on average.
+const (
+	manyFrames = 1 << 16
+	shortFrame = 32
+)
+
 // frames passes a Zstandard stream through and sees, by the frames' and blocks' headers (RFC 8878, section 3.1), that it
-// ends where a frame does: the decoder takes a few bytes more or less for a good end. Nothing is decoded.
+// ends where a frame does: the decoder takes a few bytes more or less for a good end; and that no frame's window is larger than
+// it may be now, which the decoder can be told only once. Nothing is decoded.
 type frames struct {
 	r      io.Reader
 	step   func(*frames) error // takes head when it is complete
@@ -19,10 +30,18 @@ type frames struct {
 	began  bool  // there was a frame
 	inside bool  // a frame that is not at its end
 	err    error
+
+	count int   // frames
+	bytes int64 // of them
+
+	flags  byte         // of the frame whose header is read
+	most   atomic.Int64 // bytes of a window
+	widest atomic.Int64 // window that there was, in bytes
 }
 
-func newFrames(r io.Reader) *frames {
-	f := &frames{r: r, head: make([]byte, 0, 4)}
+func newFrames(r io.Reader, most int64) *frames {
+	f := &frames{r: r, head: make([]byte, 0, 16)}
+	f.most.Store(most)
 	f.expect(4, (*frames).magic)
 	return f
 }
@@ -34,6 +53,7 @@ func (f *frames) Read(p []byte) (int, error) {
 	}
 	n, err := f.r.Read(p)
 	f.err = err
+	f.bytes += int64(n)
 	if scanErr := f.scan(p[:n]); scanErr != nil {
 		f.err = scanErr
 		return 0, scanErr
@@ -91,6 +111,9 @@ func (f *frames) magic() error {
 	if !isFrame(f.head) {
 		return trailing("zstd")
 	}
+	if f.count++; f.count > manyFrames && f.bytes/int64(f.count) < shortFrame {
+		return stream.FormatErrorf(stream.Corrupt, "the zstd stream is %d frames with next to nothing in them: it was made to keep its reader busy, or was put together wrongly", f.count)
+	}
 	f.began, f.inside, f.sum = true, true, 0
 	if f.head[1] == 0xb5 {
 		f.expect(1, (*frames).descriptor)
@@ -110,18 +133,48 @@ func (f *frames) next() {
 	f.expect(4, (*frames).magic)
 }
 
-// descriptor passes over the rest of a frame's header (section 3.1.1.1).
+// descriptor reads what a frame's header has (section 3.1.1.1.1).
 func (f *frames) descriptor() error {
-	d := f.head[0]
-	f.skip = [4]int64{0, 1, 2, 4}[d&3] + [4]int64{0, 2, 4, 8}[d>>6]
-	if single := d&0x20 != 0; !single || d>>6 == 0 {
-		f.skip++ // the window, or a size of one byte
+	f.flags = f.head[0]
+	n := f.dictionaryLen() + [4]int{0, 2, 4, 8}[f.flags>>6]
+	if !f.isSingle() || f.flags>>6 == 0 {
+		n++ // the window, or a size of one byte
 	}
-	if d&4 != 0 {
+	if f.flags&4 != 0 {
 		f.sum = 4
 	}
+	f.expect(n, (*frames).rest)
+	return nil
+}
+
+// isSingle reports whether the window is as large as the content.
+func (f *frames) isSingle() bool { return f.flags&0x20 != 0 }
+
+func (f *frames) dictionaryLen() int { return [4]int{0, 1, 2, 4}[f.flags&3] }
+
+// rest reads the window from the rest of a frame's header (sections 3.1.1.1.2 and 3.1.1.1.4).
+func (f *frames) rest() error {
+	window := uint64(0)
+	if f.isSingle() {
+		var size [8]byte
+		copy(size[:], f.head[f.dictionaryLen():])
+		if window = binary.LittleEndian.Uint64(size[:]); f.flags>>6 == 1 {
+			window += 256
+		}
+	} else {
+		base := uint64(1) << (10 + f.head[0]>>3)
+		window = base + base/8*uint64(f.head[0]&7)
+	}
+	if window > uint64(max(f.most.Load(), zstd.MinWindowSize)) {
+		return f.tooLarge()
+	}
+	f.widest.Store(max(f.widest.Load(), int64(window)))
 	f.expect(3, (*frames).block)
 	return nil
+}
+
+func (f *frames) tooLarge() error {
+	return stream.FormatErrorf(stream.TooMuchMemory, "unpacking the zstd stream needs a window of more than the %d MiB of memory that are allowed: compress the file without --long or --ultra", f.most.Load()>>20)
 }
 
 // block passes over a block (section 3.1.1.2).

@@ -24,6 +24,29 @@ type Options struct {
 	Workers int
 }
 
+// Windowed is a reader that takes more memory or less, depending on what it reads. Held and Confine must not be called while
+// something reads.
+type Windowed interface {
+	io.ReadCloser
+	// Held is about how many bytes it has taken.
+	Held() int64
+	// Confine bounds what it may take from now on.
+	Confine(o Options)
+}
+
+// windowed implements Windowed.
+type windowed struct {
+	*decoder
+	held    func() int64
+	confine func(Options)
+}
+
+// Held implements Windowed.
+func (w *windowed) Held() int64 { return w.held() }
+
+// Confine implements Windowed.
+func (w *windowed) Confine(o Options) { w.confine(o) }
+
 // decoder is a reader whose errors are translated.
 type decoder struct {
 	r      io.Reader

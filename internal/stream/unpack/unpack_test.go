@@ -70,7 +70,8 @@ func packers() []packer {
 	return []packer{
 		{"gzip", [][]string{{"gzip", "-1"}, {"gzip", "-6"}, {"gzip", "-9"}}, plain(Gzip)},
 		{"bzip2", [][]string{{"bzip2", "-1"}, {"bzip2", "-9"}}, plain(Bzip2)},
-		{"zstd", [][]string{{"zstd", "-1"}, {"zstd", "-3", "--no-check"}, {"zstd", "-19", "--check"}, {"zstd", "--fast=5"}, {"pzstd", "-q", "-p", "2"}}, Zstd},
+		{"zstd", [][]string{{"zstd", "-1"}, {"zstd", "-3", "--no-check"}, {"zstd", "-19", "--check"}, {"zstd", "--fast=5"}, {"pzstd", "-q", "-p", "2"}},
+			func(r io.Reader, o Options) (io.ReadCloser, error) { return Zstd(r, o) }},
 		{"xz", [][]string{
 			{"xz", "-0", "-T1"}, {"xz", "-6", "-T2", "--block-size=300KiB"}, {"xz", "-6", "-T1", "--block-size=1MiB"}, {"xz", "-9e", "-T1"}, {"xz", "-T2", "--check=none"},
 			{"xz", "-T2", "--check=crc32"}, {"xz", "-T1", "--check=sha256"}, {"xz", "--lzma2=preset=3,lc=0,lp=4,pb=4", "-T1"}, {"xz", "--lzma2=dict=4KiB,lc=1,lp=3,pb=0", "-T2", "--block-size=1MiB"},

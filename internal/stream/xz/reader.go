@@ -93,6 +93,25 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 	return 0, r.err
 }
 
+// Held is about how many bytes it holds, or will when the block that it decodes goes on for long enough. Like Confine, it must
+// not be called while something reads.
+func (r *Reader) Held() int64 {
+	held := r.used()
+	if r.single != nil {
+		held += int64(r.single.lzma2.limit)
+	}
+	for _, d := range r.spare {
+		held += int64(cap(d.buf))
+	}
+	return held
+}
+
+// Confine sets other options for the blocks that are still to be begun.
+func (r *Reader) Confine(o Options) {
+	o.Workers = max(o.Workers, 1)
+	r.options = o
+}
+
 // ended counts a block that is done.
 func (r *Reader) ended(b block, decoded int64) {
 	r.blocks.add(int64(b.headerLen)+b.packed+int64(r.check.size()), decoded)
