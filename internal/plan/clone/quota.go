@@ -51,11 +51,14 @@ func quotaExceeded(v view, s Strategy) (Reason, string) {
 	if s != Snapshot || v.source.kind == snapshotSource {
 		return "", ""
 	}
-	one := corev1.ResourceList{"count/volumesnapshots.snapshot.storage.k8s.io": resource.MustParse("1")}
-	if short := v.cluster.shortOf(v.source.Namespace, one); short != nil {
+	if short := v.shortOfSnapshots(); short != nil {
 		return QuotaExceeded, short.String()
 	}
 	return "", ""
+}
+
+func (v view) shortOfSnapshots() *shortage {
+	return v.cluster.shortOf(v.source.Namespace, corev1.ResourceList{"count/volumesnapshots.snapshot.storage.k8s.io": resource.MustParse("1")})
 }
 
 // noRoom: the disk's claim counts in its own namespace. Across namespaces a claim of the same size counts in the source's, too, until the
@@ -63,7 +66,7 @@ func quotaExceeded(v view, s Strategy) (Reason, string) {
 func noRoom(v view) *Plan {
 	claim := v.claimed()
 	short := v.cluster.shortOf(v.request.Namespace, claim)
-	if short == nil && v.source.Namespace != v.request.Namespace && !v.waitsForConsumer() {
+	if short == nil && !v.waitsForConsumer() {
 		short = v.cluster.shortOf(v.source.Namespace, claim)
 	}
 	if short == nil {
