@@ -54,14 +54,17 @@ define generate-into
 		cp .cache/cdi-crd/cdi.kubevirt.io_$$kind.yaml config/crd/ || exit 1; done
 endef
 
-generate: go ## Make the deepcopy functions and the CRDs again
+generate: go ## Make the deepcopy functions, the CRDs and the Helm chart's templates again
 	$(call generate-into,.)
+	$(LAB) chart charts/vmdisk
 
 verify: go ## Check that generated files are current, and formatting and go vet
 	@rm -rf .cache/verify && mkdir -p .cache/verify/api/v1alpha1 .cache/verify/config/crd
 	$(call generate-into,.cache/verify)
 	@diff -r .cache/verify/config/crd config/crd && diff .cache/verify/api/v1alpha1/zz_generated.deepcopy.go api/v1alpha1/zz_generated.deepcopy.go \
 		|| { echo "Generated files are out of date: run make generate and commit what it changes."; exit 1; }
+	@rm -rf .cache/chart && cp -r charts/vmdisk .cache/chart && $(LAB) chart .cache/chart && diff -r .cache/chart charts/vmdisk \
+		|| { echo "The Helm chart is out of date: run make generate and commit what it changes."; exit 1; }
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "Not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
 	go vet -tags 'apiserver e2e lifecycle' ./...
 

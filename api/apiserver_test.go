@@ -42,12 +42,15 @@ func TestAgainstARealAPIServer(t *testing.T) {
 	s := server{access: access, Client: c}
 	t.Run("which VMDisks are accepted", s.testNewDisks)
 	t.Run("which changes of a VMDisk are accepted", s.testChangedDisks)
+	t.Run("which changes of a StorageClass are accepted", s.testImmutableClasses)
+	t.Run("which changes of a claim are accepted", s.testImmutableClaims)
 	t.Run("what a VMDisk gets when it leaves things out", s.testDefaults)
 	t.Run("what kubectl get shows of a VMDisk", s.testColumns)
 	t.Run("which of CDI's kinds are served, and how", s.testKinds)
 	t.Run("the DataVolume of the report is accepted whole", s.testReport)
 	t.Run("there is one CDI object, and it is deployed", s.testDeployed)
 	t.Run("who may do what", s.testAccess)
+	t.Run("which roles become part of Kubernetes' own", s.testAggregation)
 	t.Run("what a quota's refusal says", s.testQuota)
 }
 

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,11 +44,13 @@ func TestTheInstallationHoldsWhatItShouldInTheOrderOfApplying(t *testing.T) {
 				"ClusterRoleBinding vmdisk-controller",
 				"Role vmdisk/vmdisk-controller",
 				"RoleBinding vmdisk/vmdisk-controller",
+				"ClusterRole vmdisk.io:admin",
 				"ClusterRole vmdisk.io:edit",
 				"ClusterRole vmdisk.io:view",
 				"ClusterRole cdi.kubevirt.io:admin",
 				"ClusterRole cdi.kubevirt.io:edit",
 				"ClusterRole cdi.kubevirt.io:view",
+				"ClusterRole cdi.kubevirt.io:clone-sourcer",
 				"ClusterRole cdi.kubevirt.io:config-reader",
 				"ClusterRoleBinding cdi.kubevirt.io:config-reader",
 				"Deployment vmdisk/vmdisk-controller",
@@ -89,6 +92,24 @@ func TestTheControllerAndItsWorkersRunTheImageThatWasAskedFor(t *testing.T) {
 		if diff := cmp.Diff(want, container["args"]); diff != "" {
 			t.Errorf("arguments (-want +got):\n%s", diff)
 		}
+	}
+}
+
+// Where another group serves the plural, too, people have the short name, which is theirs to type and ours to keep.
+func TestAVMDiskIsCalledSo(t *testing.T) {
+	crds, err := config.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(crds, func(o *unstructured.Unstructured) bool { return o.GetName() == "vmdisks.vmdisk.io" })
+	got, _, err := unstructured.NestedMap(crds[i].Object, "spec", "names")
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(got, "categories")
+	want := map[string]any{"kind": "VMDisk", "listKind": "VMDiskList", "plural": "vmdisks", "singular": "vmdisk", "shortNames": []any{"vmd"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("names (-want +got):\n%s", diff)
 	}
 }
 

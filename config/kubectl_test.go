@@ -44,6 +44,53 @@ func TestTheBundlesInstallWithKubectlAlone(t *testing.T) {
 	}
 }
 
+// another is a kind of another group with the same names, but for the short one.
+const another = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: vmdisks.apps.example.com
+spec:
+  group: apps.example.com
+  names: {kind: VMDisk, listKind: VMDiskList, plural: vmdisks, singular: vmdisk}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object}}
+---
+apiVersion: vmdisk.io/v1alpha1
+kind: VMDisk
+metadata: {namespace: default, name: web}
+spec: {storage: 1Gi}
+`
+
+// TestVMDisksAreFoundWhereAnotherGroupServesThem is what README advises.
+func TestVMDisksAreFoundWhereAnotherGroupServesThem(t *testing.T) {
+	_, kubeconfig := apiserver.StartEmpty(t)
+	dist := t.TempDir()
+	crd, object, _ := strings.Cut(another, "---")
+	for name, text := range map[string]string{"crd.yaml": crd, "disk.yaml": object} {
+		if err := os.WriteFile(filepath.Join(dist, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, "..", nil, "make", "manifests", "DIST="+dist)
+	kubectl := func(arguments ...string) string {
+		program := filepath.Join(cluster.BinDir(), "kubectl")
+		return run(t, dist, []string{"KUBECONFIG=" + kubeconfig}, append([]string{program}, arguments...)...)
+	}
+	kubectl("apply", "--server-side", "-f", "crds.yaml", "-f", "crd.yaml")
+	kubectl("wait", "--for=condition=Established", "-f", "crds.yaml", "-f", "crd.yaml")
+	kubectl("apply", "--server-side", "-f", "disk.yaml")
+	for _, said := range []string{"vmdisks.vmdisk.io", "vmdisk.vmdisk.io", "vmd"} {
+		if got := kubectl("get", said, "-o", "name"); got != "vmdisk.vmdisk.io/web\n" {
+			t.Errorf("kubectl get %s prints %q", said, got)
+		}
+	}
+}
+
 // run runs a command and returns what it printed.
 func run(t *testing.T, dir string, env []string, command ...string) string {
 	t.Helper()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vmdisk.io/vmdisk/lab/chart"
 	"vmdisk.io/vmdisk/lab/cluster"
 	"vmdisk.io/vmdisk/lab/csi"
 	"vmdisk.io/vmdisk/lab/demo"
@@ -29,6 +30,10 @@ func productCommands() []*cobra.Command {
 			RunE: func(c *cobra.Command, args []string) error {
 				return deploy.Image(c.Context(), deploy.Options{Out: os.Stdout}, args[0], args[1])
 			},
+		},
+		{
+			Use: "chart DIRECTORY", Short: "Make the Helm chart's templates and CRDs from config/", Args: cobra.ExactArgs(1),
+			RunE: func(_ *cobra.Command, args []string) error { return chart.Write(".", args[0]) },
 		},
 		{
 			Use: "demo", Short: "Start the lab, install vmdisk, and follow a cloud image from its URL to a booted disk", Args: cobra.NoArgs,

@@ -10,6 +10,8 @@ const (
 	AllowClaimAdoption = "cdi.kubevirt.io/allowClaimAdoption"
 	// PrePopulated on a DataVolume: its claim comes from a backup; never fill it.
 	PrePopulated = "cdi.kubevirt.io/storage.prePopulated"
+	// CheckStaticVolume on a DataVolume: where a PersistentVolume is reserved for its claim, that one has the bytes; never fill it.
+	CheckStaticVolume = "cdi.kubevirt.io/storage.checkStaticVolume"
 	// PopulatedFor on a claim: it holds the bytes of the DataVolume that is named. vmdisk writes it, too, as the
 	// lasting mark that a claim must never be filled again.
 	PopulatedFor = "cdi.kubevirt.io/storage.populatedFor"
@@ -85,6 +87,8 @@ const (
 	ReasonChecksumError = "ChecksumError"
 	// ReasonErrStartingPod: the API server refused the worker.
 	ReasonErrStartingPod = "ErrStartingPod"
+	// ReasonNodeNotReady: the worker's node doesn't answer. CDI has no word for it.
+	ReasonNodeNotReady = "NodeNotReady"
 	// ReasonUnschedulable: no node takes the worker.
 	ReasonUnschedulable = "Unschedulable"
 	// ReasonTransferRunning in Ready: a worker runs.

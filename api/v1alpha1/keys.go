@@ -6,6 +6,12 @@ const (
 	MemoryAnnotation = "vmdisk.io/memory"
 	// OpticalAnnotation on a DataVolume, "true": present the disk as a CD-ROM.
 	OpticalAnnotation = "vm-disk.cozystack.io/optical"
+	// RetryAnnotation on a VMDisk or a DataVolume: each new value asks once for a try now, also after Failed.
+	RetryAnnotation = "vmdisk.io/retry"
+	// PlacementAnnotation on a DataVolume says on which nodes its workers may run: a Placement, as JSON.
+	PlacementAnnotation = "vmdisk.io/placement"
+	// DiskSizeAnnotation on a claim, "30Gi": how large the disk on it is, once that is not the size that it was made with.
+	DiskSizeAnnotation = "vmdisk.io/disk-size"
 	// AttemptLabel on a worker: which attempt it is, from 1.
 	AttemptLabel = "vmdisk.io/attempt"
 )

@@ -40,7 +40,7 @@ type VMDiskSpec struct {
 	// Optical presents the disk to its virtual machine as a CD-ROM.
 	// +optional
 	Optical bool `json:"optical,omitempty"`
-	// Storage is the size of the disk as the guest sees it. It may only grow. A disk made from an image or from
+	// Storage is the size of the disk as the guest sees it. It may only grow, in a class that allows it. A disk made from an image or from
 	// another disk may leave it out, and is then as large as that.
 	// +optional
 	Storage *resource.Quantity `json:"storage,omitempty"`
@@ -55,6 +55,11 @@ type VMDiskSpec struct {
 	// +optional
 	// +kubebuilder:default=true
 	BindImmediately *bool `json:"bindImmediately,omitempty"`
+	// Placement says on which nodes the disk's workers may run, so that a volume which is pinned to a node is made where
+	// its virtual machine can run. Empty: where the platform's administrator puts workers. A change counts for the next
+	// worker; a volume that is made stays where it is.
+	// +optional
+	Placement *Placement `json:"placement,omitempty"`
 }
 
 // Source is where a disk's bytes come from. At most one member is set.
@@ -91,6 +96,7 @@ type HTTPSource struct {
 	// URL of the image, http or https.
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^https?://[^/]`
+	// +kubebuilder:validation:XValidation:rule="isURL(self)",message="url can't be read: check it for spaces, its port, and characters that must be escaped"
 	URL string `json:"url"`
 	// Checksum of the bytes as they are served, "algorithm:hex": md5, sha1, sha256 or sha512.
 	// +optional
@@ -127,8 +133,8 @@ type VMDiskStatus struct {
 	// ObservedGeneration is the generation of the spec that this status speaks of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions: Ready (the spec is accepted, and the disk is asked for) and WorkloadsReady (the disk holds its
-	// bytes, or rests until its consumer comes).
+	// Conditions: Ready (the spec is accepted, and the disk is asked for), WorkloadsReady (the disk holds its bytes, or
+	// rests until its consumer comes) and, for a disk that grows or has grown, Resizing.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -157,6 +163,8 @@ const (
 	ConditionReady = "Ready"
 	// ConditionWorkloadsReady: the disk holds its bytes, or rests until its consumer comes.
 	ConditionWorkloadsReady = "WorkloadsReady"
+	// ConditionResizing: the disk is on its way to the size that its spec asks for. A disk that never grew has no such condition.
+	ConditionResizing = "Resizing"
 )
 
 // VMDiskList is a list of disks.

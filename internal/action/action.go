@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -16,7 +18,7 @@ type Object interface {
 	runtime.Object
 }
 
-// Action is one of Create, Delete, Annotate and Own. Each may be carried out twice without harm.
+// Action is one of Create, Delete, Annotate, Own and Expand. Each may be carried out twice without harm.
 type Action interface {
 	fmt.Stringer
 	isAction()
@@ -40,15 +42,26 @@ type Own struct {
 	Owner  metav1.OwnerReference
 }
 
+// Expand raises what a claim asks for to Bytes and sets annotations on it, in one change, if it is still as it was observed.
+type Expand struct {
+	Claim       *corev1.PersistentVolumeClaim
+	Bytes       int64
+	Annotations map[string]string
+}
+
 func (Create) isAction()   {}
 func (Delete) isAction()   {}
 func (Annotate) isAction() {}
 func (Own) isAction()      {}
+func (Expand) isAction()   {}
 
 func (a Create) String() string   { return "create " + name(a.Object) }
 func (a Delete) String() string   { return "delete " + name(a.Object) }
 func (a Annotate) String() string { return "annotate " + name(a.Object) }
 func (a Own) String() string      { return "own " + name(a.Object) }
+func (a Expand) String() string {
+	return fmt.Sprintf("expand %s to %s", name(a.Claim), resource.NewQuantity(a.Bytes, resource.BinarySI))
+}
 
 func name(o Object) string {
 	return fmt.Sprintf("%s %s", o.GetObjectKind().GroupVersionKind().Kind, o.GetName())

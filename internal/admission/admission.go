@@ -40,6 +40,8 @@ const (
 	DisksPath = "/disks"
 	// DataVolumesPath is where DataVolumes are answered for.
 	DataVolumesPath = "/datavolumes"
+	// AdvicePath is where VMDisks are let in with warnings.
+	AdvicePath = "/advice"
 )
 
 // Options are an installation's settings.
@@ -106,6 +108,9 @@ func (w *Webhooks) Setup(ctx context.Context, mgr ctrl.Manager) error {
 	// Asking for the server is what makes the manager start it.
 	mgr.GetWebhookServer().Register(DisksPath, &admission.Webhook{Handler: &disks{
 		reader: mgr.GetCache(), decoder: admission.NewDecoder(mgr.GetScheme()), options: w.options.Plan,
+	}})
+	mgr.GetWebhookServer().Register(AdvicePath, &admission.Webhook{Handler: &adviser{
+		reader: mgr.GetCache(), decoder: admission.NewDecoder(mgr.GetScheme()), defaultClass: w.options.Plan.DefaultClass,
 	}})
 	mgr.GetWebhookServer().Register(DataVolumesPath, &admission.Webhook{Handler: w.dataVolumes(mgr)})
 	k := &keeper{

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -155,7 +154,10 @@ func (p plane) configuration() *admissionv1.ValidatingWebhookConfiguration {
 func (p plane) ask(port int) {
 	p.t.Helper()
 	c := p.configuration()
-	paths := []string{*c.Webhooks[0].ClientConfig.Service.Path, *c.Webhooks[1].ClientConfig.Service.Path}
+	var paths []string
+	for _, w := range c.Webhooks {
+		paths = append(paths, *w.ClientConfig.Service.Path)
+	}
 	err := p.Get(p.t.Context(), client.ObjectKeyFromObject(c), c)
 	for i, path := range paths {
 		c.Webhooks[i].ClientConfig.Service, c.Webhooks[i].ClientConfig.URL = nil, new(fmt.Sprintf("https://localhost:%d%s", port, path))
@@ -247,7 +249,8 @@ const (
 	because = `by the csi-clone strategy (cloneStrategy of StorageProfile local) LINSTOR makes the clone next to the image's data, and local does not allow remote volume access from every node, so the clone may never bind`
 	refusal = `admission webhook "disks-from-images.vmdisk.io" denied the request: ` + classes + because +
 		`. Use StorageClass replicated, or ask the platform administrator to set cloneStrategyOverride: copy in the CDI resource (in Cozystack: in the kubevirt-cdi package), or to run vmdisk with --cross-class-clone=copy`
-	warning = classes + `vmdisk copies the disk, which takes longer than a clone, because ` + because
+	noSuchClass = "StorageClass none does not exist yet: the disk waits for it. There are local, replicated. To name another one, delete the disk and create it again"
+	warning     = classes + `vmdisk copies the disk, which takes longer than a clone, because ` + because
 )
 
 func TestAdmission(t *testing.T) {
@@ -279,6 +282,7 @@ func TestAdmission(t *testing.T) {
 		p.warnings.take()
 		p.testAnswers("copied", "", []string{warning})
 	})
+	t.Run("advice", func(t *testing.T) { in(t).testAdvice(copiesAt) })
 	t.Run("DataVolumes", func(t *testing.T) { in(t).testDataVolumes(copiesAt) })
 	t.Run("trust that somebody took away comes back", func(t *testing.T) {
 		p := in(t)
@@ -330,7 +334,7 @@ func (p plane) testAnswers(prefix, refused string, warned []string) {
 		"an image that isn't there is left alone":                           {disk(prefix+"-3", "local", image("none")), answer{}},
 		"a URL is left alone":                                               {disk(prefix+"-4", "local", url()), answer{}},
 		"a blank disk is left alone":                                        {disk(prefix+"-5", "local", nil), answer{}},
-		"a disk of a class that isn't there is left alone":                  {disk(prefix+"-6", "none", image("debian")), answer{}},
+		"a disk of a class that isn't there is let in, and told so":         {disk(prefix+"-6", "none", image("debian")), answer{"", []string{noSuchClass}}},
 	} {
 		p.t.Run(name, func(t *testing.T) {
 			var got answer
@@ -364,5 +368,9 @@ func (p plane) trusted() []byte {
 	if err := p.Get(p.t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
 		p.t.Fatal(err)
 	}
-	return slices.Concat(c.Webhooks[0].ClientConfig.CABundle, c.Webhooks[1].ClientConfig.CABundle)
+	var all []byte
+	for _, w := range c.Webhooks {
+		all = append(all, w.ClientConfig.CABundle...)
+	}
+	return all
 }

@@ -12,10 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"vmdisk.io/vmdisk/internal/admission"
 	"vmdisk.io/vmdisk/internal/controllers"
+	"vmdisk.io/vmdisk/internal/metrics"
 	"vmdisk.io/vmdisk/internal/plan/clone"
 	"vmdisk.io/vmdisk/internal/pod"
 )
@@ -29,6 +31,7 @@ type controllerOptions struct {
 	metricsAddress string
 	probeAddress   string
 	webhookPort    int
+	patience       time.Duration
 	engine         string
 	crossClass     string
 	images         clone.Options
@@ -41,6 +44,9 @@ const (
 	renewDeadline = 30 * time.Second
 	renewEvery    = 5 * time.Second
 )
+
+// shortestPatience is longer than a worker's own with a silent source, whose error says more.
+const shortestPatience = 2 * time.Minute
 
 func newControllerCommand() *cobra.Command {
 	var o controllerOptions
@@ -59,6 +65,7 @@ func newControllerCommand() *cobra.Command {
 	f.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 turns it off")
 	f.StringVar(&o.probeAddress, "probe-address", ":8081", "address of /healthz and /readyz")
 	f.IntVar(&o.webhookPort, "webhook-port", 9443, "port that the API server's questions come to")
+	f.DurationVar(&o.patience, "worker-patience", 10*time.Minute, "how long nothing may move in a worker, neither from its source nor to its volume, before it is ended and the disk is tried again; 0: for ever")
 	f.StringVar(&o.engine, "engine", string(clone.EngineVMDisk), "who makes the disks of DataVolumes: vmdisk, or cdi, which must be installed then")
 	f.StringVar(&o.crossClass, "cross-class-clone", "copy", "what becomes of a new VMDisk whose clone may never bind: copy with a warning, or refuse; with --engine=cdi always refuse")
 	f.StringVar(&o.images.ImageNamespace, "image-namespace", "vmdisk-images", "namespace of the golden images; in Cozystack cozy-public")
@@ -71,6 +78,9 @@ func runController(ctx context.Context, o controllerOptions) error {
 	case corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
 	default:
 		return fmt.Errorf("--worker-image-pull-policy is %q: set it to Always, IfNotPresent or Never", o.pullPolicy)
+	}
+	if o.patience != 0 && o.patience < shortestPatience {
+		return fmt.Errorf("--worker-patience is %s: set it to 0, or to at least %s, since a source may be silent for a minute", o.patience, shortestPatience)
 	}
 	if o.workerImage == "" {
 		return fmt.Errorf("--worker-image is missing: set it to this container's own image")
@@ -107,11 +117,25 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return fmt.Errorf("prepare the manager: %w", err)
 	}
+	attempts, err := addMetrics(mgr, policy.Engine)
+	if err != nil {
+		return err
+	}
 	return startController(ctx, mgr, webhooks, controllers.Options{
-		Worker:       pod.Settings{Image: o.workerImage, PullPolicy: corev1.PullPolicy(o.pullPolicy)},
+		Worker:       pod.Settings{Image: o.workerImage, PullPolicy: corev1.PullPolicy(o.pullPolicy), Patience: o.patience},
 		DefaultClass: o.images.DefaultClass,
 		Engine:       policy.Engine,
+		Ended:        attempts.Count,
 	})
+}
+
+// addMetrics adds vmdisk's metrics to those that every manager serves.
+func addMetrics(mgr ctrl.Manager, engine clone.Engine) (*metrics.Attempts, error) {
+	disks := &metrics.Disks{Reader: mgr.GetCache(), Leads: mgr.Elected(), CDIServes: engine == clone.EngineCDI}
+	if err := crmetrics.Registry.Register(disks); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	return metrics.NewAttempts(crmetrics.Registry)
 }
 
 func startController(ctx context.Context, mgr ctrl.Manager, webhooks *admission.Webhooks, o controllers.Options) error {

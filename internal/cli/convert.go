@@ -146,7 +146,7 @@ func (o *convertOptions) toRaw(ctx context.Context) (report transfer.Report, err
 	}
 	if kept != nil {
 		defer func() { err = o.endResumption(kept, path, report, err) }()
-		j.Checkpoint, j.Resume = kept.save, kept.checkpoint
+		j.Checkpoint, j.Resume, j.Resumed = kept.save, kept.checkpoint, kept.resumed
 	}
 	makeTarget, err := o.targetMaker(path, block, kept)
 	if err != nil {

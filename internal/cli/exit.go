@@ -25,10 +25,12 @@ const (
 	exitSourceLater     = 5
 	exitTargetFull      = 6
 	exitChecksum        = 7
+	exitDiskNotReady    = 8
+	exitDiskFailed      = 9
 	exitStopped         = 130
 )
 
-// exitMeanings are the exit codes in words, for help and documentation.
+// exitMeanings are the exit codes of what moves bytes in words, for help and documentation.
 func exitMeanings() []exitMeaning {
 	return []exitMeaning{
 		{exitDone, "done"},
@@ -43,16 +45,32 @@ func exitMeanings() []exitMeaning {
 	}
 }
 
+// statusMeanings are those of "vmdisk status".
+func statusMeanings() []exitMeaning {
+	return []exitMeaning{
+		{exitDone, "the disk is ready, or rests until its virtual machine comes"},
+		{exitFailed, "it is not known, such as where there is no such disk; the message says why"},
+		{exitUsage, "the command line is wrong"},
+		{exitDiskNotReady, "the disk is not ready: it is being made, or waits for something, and goes on by itself; or it is being deleted"},
+		{exitDiskFailed, "the disk has failed, and stays so until somebody changes something"},
+		{exitStopped, "stopped by Ctrl-C or SIGTERM"},
+	}
+}
+
 type exitMeaning struct {
 	code    int
 	meaning string
 }
 
 // exitHelp is the table at the end of a command's help.
-func exitHelp() string {
+func exitHelp() string { return exitTable(exitMeanings()) }
+
+func statusExitHelp() string { return exitTable(statusMeanings()) }
+
+func exitTable(meanings []exitMeaning) string {
 	var b strings.Builder
 	b.WriteString("\n\nExit codes:\n")
-	for _, m := range exitMeanings() {
+	for _, m := range meanings {
 		fmt.Fprintf(&b, "  %3d  %s\n", m.code, m.meaning)
 	}
 	return strings.TrimRight(b.String(), "\n")
@@ -69,6 +87,7 @@ func usage(format string, args ...any) error { return &usageError{fmt.Sprintf(fo
 func exitCode(err error) int {
 	var (
 		misused  *usageError
+		state    *stateExit
 		checksum *stream.ChecksumError
 		refused  *image.Refused
 		to       *target.Error
@@ -79,6 +98,8 @@ func exitCode(err error) int {
 		return exitDone
 	case errors.As(err, &misused):
 		return exitUsage
+	case errors.As(err, &state):
+		return state.code
 	case errors.Is(err, context.Canceled):
 		return exitStopped
 	case errors.As(err, &checksum):
@@ -128,6 +149,10 @@ func arguments(names ...string) cobra.PositionalArgs {
 		if len(args) == len(names) {
 			return nil
 		}
-		return usage("%s takes %s, and got %d arguments: see '%s --help'", cmd.CommandPath(), strings.Join(names, " and "), len(args), cmd.CommandPath())
+		wanted := strings.Join(names, " and ")
+		if wanted == "" {
+			wanted = "nothing"
+		}
+		return usage("%s takes %s, and got %d arguments: see '%s --help'", cmd.CommandPath(), wanted, len(args), cmd.CommandPath())
 	}
 }

@@ -12,9 +12,11 @@ func TestTheExitCodesAreInTheHelpAndTheDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range []string{"convert", "inspect", "map"} {
+	for command, meanings := range map[string][]exitMeaning{
+		"convert": exitMeanings(), "inspect": exitMeanings(), "map": exitMeanings(), "status": statusMeanings(),
+	} {
 		help := runHere(t, nil, command, "--help").Stdout
-		for _, m := range exitMeanings() {
+		for _, m := range meanings {
 			if row := fmt.Sprintf("  %3d  %s\n", m.code, m.meaning); !strings.Contains(help, row) {
 				t.Errorf("the help of %s lacks %q", command, row)
 			}

@@ -14,14 +14,12 @@ import (
 // planOptions are the arguments and flags of "vmdisk plan".
 type planOptions struct {
 	clone.Options
+	access
 	name       string
-	namespace  string
 	files      []string
 	engine     string
 	crossClass string
 	output     string
-	kubeconfig string
-	context    string
 	stdin      io.Reader
 	stdout     io.Writer
 	stderr     io.Writer
@@ -74,8 +72,7 @@ func newPlanCommand() *cobra.Command {
 	f.StringSliceVar(&o.SourceNodes, "source-nodes", nil, "nodes that hold the source's data, where its volume doesn't say: in LINSTOR, those with a diskful replica")
 	f.BoolVar(&o.NoSnapshotAPI, "no-snapshot-api", false, "with -f: the cluster doesn't serve VolumeSnapshots")
 	f.StringVarP(&o.output, "output", "o", "text", "text or json")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: as kubectl finds it")
-	f.StringVar(&o.context, "context", "", "context in the kubeconfig file; empty: the current one")
+	o.flags(cmd)
 	return cmd
 }
 

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"vmdisk.io/vmdisk/internal/plan/clone"
@@ -27,23 +26,11 @@ func (o *planOptions) look(ctx context.Context) (clone.Cluster, error) {
 		}
 		return o.readFiles()
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context})
-	config, err := loader.ClientConfig()
+	cluster, err := o.connect()
 	if err != nil {
-		return clone.Cluster{}, fmt.Errorf("find the cluster: %w", err)
+		return clone.Cluster{}, err
 	}
-	if o.namespace == "" {
-		if o.namespace, _, err = loader.Namespace(); err != nil {
-			return clone.Cluster{}, fmt.Errorf("find the namespace: %w", err)
-		}
-	}
-	reader, err := client.New(config, client.Options{})
-	if err != nil {
-		return clone.Cluster{}, fmt.Errorf("reach the cluster: %w", err)
-	}
-	return o.readCluster(ctx, reader)
+	return o.readCluster(ctx, cluster.reader)
 }
 
 // readCluster lists every kind that a plan reads. A kind that the cluster doesn't serve has no objects.

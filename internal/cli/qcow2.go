@@ -41,7 +41,7 @@ func (o *convertOptions) toQCOW2(ctx context.Context) (report transfer.Report, e
 	}
 	defer func() { shown.end(err == nil) }()
 	j.Progress = shown.progress
-	d := &disk{job: j}
+	d := &sourceDisk{job: j}
 	defer func() { err = firstError(err, d.close()) }()
 	if err := d.open(ctx, path); err != nil {
 		return d.report, err
@@ -96,8 +96,8 @@ func statOf(f *os.File, ok bool) (fs.FileInfo, error) {
 	return f.Stat()
 }
 
-// disk is the disk in a source, which can be read anywhere.
-type disk struct {
+// sourceDisk is the disk in a source, which can be read anywhere.
+type sourceDisk struct {
 	job         transfer.Job
 	report      transfer.Report
 	description source.Description
@@ -108,7 +108,7 @@ type disk struct {
 }
 
 // open opens the disk. The source's checksum is right then. A scratch file lies beside path.
-func (d *disk) open(ctx context.Context, path string) (err error) {
+func (d *sourceDisk) open(ctx context.Context, path string) (err error) {
 	if d.description, err = d.job.Source.Describe(ctx); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (d *disk) open(ctx context.Context, path string) (err error) {
 }
 
 // isPlainFile reports whether the source is a file on this machine that is the image itself.
-func (d *disk) isPlainFile(ctx context.Context) (bool, error) {
+func (d *sourceDisk) isPlainFile(ctx context.Context) (bool, error) {
 	if _, local := d.job.Source.(image.HoleFinder); !local || d.job.Member != "" {
 		return false, nil
 	}
@@ -140,7 +140,7 @@ func (d *disk) isPlainFile(ctx context.Context) (bool, error) {
 }
 
 // checkSum reads the whole source where its checksum is asked for.
-func (d *disk) checkSum(ctx context.Context) (err error) {
+func (d *sourceDisk) checkSum(ctx context.Context) (err error) {
 	if d.job.Checksum.IsZero() {
 		return nil
 	}
@@ -159,7 +159,7 @@ func (d *disk) checkSum(ctx context.Context) (err error) {
 }
 
 // openScratch fills a file with the disk, and opens that.
-func (d *disk) openScratch(ctx context.Context, path string) (err error) {
+func (d *sourceDisk) openScratch(ctx context.Context, path string) (err error) {
 	if d.scratch, err = os.MkdirTemp(filepath.Dir(path), "."+filepath.Base(path)+"."); err != nil {
 		return fmt.Errorf("make a place for a scratch file: %w", err)
 	}
@@ -194,7 +194,7 @@ type uncommitted struct{ target.Resizer }
 func (uncommitted) Commit() error { return nil }
 
 // openView opens the image in a file.
-func (d *disk) openView(ctx context.Context, f source.Source, format image.Format) error {
+func (d *sourceDisk) openView(ctx context.Context, f source.Source, format image.Format) error {
 	d.file = f
 	description, err := f.Describe(ctx)
 	if err != nil {
@@ -209,7 +209,7 @@ func (d *disk) openView(ctx context.Context, f source.Source, format image.Forma
 }
 
 // write writes the image to a file, which appears when it is complete.
-func (d *disk) write(ctx context.Context, w *qcow2.Writer, path string) (length int64, err error) {
+func (d *sourceDisk) write(ctx context.Context, w *qcow2.Writer, path string) (length int64, err error) {
 	out, err := target.OpenFile(target.FileOptions{Path: path, SizeBytes: target.Unknown, Whole: true})
 	if err != nil {
 		return 0, err
@@ -225,7 +225,7 @@ func (d *disk) write(ctx context.Context, w *qcow2.Writer, path string) (length 
 }
 
 // unchanged looks whether the source is still the one that was opened.
-func (d *disk) unchanged(ctx context.Context) error {
+func (d *sourceDisk) unchanged(ctx context.Context) error {
 	if d.file != d.job.Source {
 		return nil // the scratch file is ours
 	}
@@ -237,12 +237,12 @@ func (d *disk) unchanged(ctx context.Context) error {
 	return err
 }
 
-func (d *disk) changed() error {
+func (d *sourceDisk) changed() error {
 	return &source.Error{Reason: source.Changed, Message: fmt.Sprintf("%s was changed while it was being read: wait until whatever writes it is done, and try again", d.description.Name)}
 }
 
 // close removes the scratch file.
-func (d *disk) close() (err error) {
+func (d *sourceDisk) close() (err error) {
 	if d.file != nil && d.file != d.job.Source {
 		err = d.file.Close()
 	}

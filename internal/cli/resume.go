@@ -92,6 +92,17 @@ func (r *resumption) save(c transfer.Checkpoint) error {
 	return nil
 }
 
+// resumed forgets the checkpoint of a conversion that starts over, before its target is cleared: a crash behind that must not lead back to it.
+func (r *resumption) resumed(_ int64, startsOver string) error {
+	if startsOver == "" {
+		return nil
+	}
+	if err := os.Remove(r.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget the checkpoint in %s: %w", r.path, err)
+	}
+	return nil
+}
+
 // replaceFile gives a file new content: whoever reads it, also after a crash, gets the old or the new one.
 func replaceFile(path string, content []byte) error {
 	next := path + ".new"

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vmdisk.io/vmdisk/internal/image/imagetest"
+	"vmdisk.io/vmdisk/internal/transfer"
 )
 
 // killer is a web server that calls kill when it has sent so many bytes.
@@ -259,6 +260,22 @@ func TestADeviceThatIsStartedOverIsCleared(t *testing.T) {
 		t.Error(diff)
 	}
 	requireDisk(t, device, make([]byte, size))
+}
+
+// TestWhatStartsOverForgets stands where the target has not been cleared yet: a crash behind that must not find the checkpoint any more.
+func TestWhatStartsOverForgets(t *testing.T) {
+	for startsOver, kept := range map[string]bool{"": true, "the source has changed": false} {
+		r := &resumption{path: filepath.Join(t.TempDir(), "state")}
+		if err := r.save(transfer.Checkpoint{Mark: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.resumed(1, startsOver); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(r.path); (err == nil) != kept {
+			t.Errorf("%q: %v, want that it is kept: %v", startsOver, err, kept)
+		}
+	}
 }
 
 func TestAResumeFileThatCannotBeUsedIsLeftAlone(t *testing.T) {

@@ -3,6 +3,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -37,7 +38,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	if err != nil {
+	if state := (*stateExit)(nil); err != nil && !errors.As(err, &state) {
 		fmt.Fprintln(stderr, "vmdisk:", explain(err))
 	}
 	return exitCode(err)
@@ -61,7 +62,8 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage("%v: see '%s --help'", err, cmd.CommandPath())
 	})
-	root.AddCommand(newConvertCommand(), newInspectCommand(), newMapCommand(), newPlanCommand(), newControllerCommand(), newWorkerCommand())
+	root.AddCommand(newConvertCommand(), newInspectCommand(), newMapCommand(), newPlanCommand(), newStatusCommand(), newRetryCommand(), newCheckCommand(),
+		newControllerCommand(), newWorkerCommand())
 	return root
 }
 

@@ -23,6 +23,7 @@ import (
 	"vmdisk.io/vmdisk/internal/controllers/vmdisk"
 	"vmdisk.io/vmdisk/internal/kube"
 	"vmdisk.io/vmdisk/internal/plan/clone"
+	"vmdisk.io/vmdisk/internal/plan/populate"
 	"vmdisk.io/vmdisk/internal/pod"
 )
 
@@ -34,6 +35,8 @@ type Options struct {
 	DefaultClass string
 	// Engine makes the disks of DataVolumes. Where it is CDI, what CDI serves is left to it.
 	Engine clone.Engine
+	// Ended is told how each attempt ended, for the metrics; it may be told one twice. Nil for nobody.
+	Ended func(populate.Attempt)
 }
 
 // Controller is one of the controllers.
@@ -49,13 +52,15 @@ func All(mgr ctrl.Manager, o Options) ([]Controller, error) {
 	}
 	writer := kube.NewWriter(mgr.GetClient(), mgr.GetEventRecorder("vmdisk"))
 	reader := mgr.GetCache()
-	disks := &vmdisk.Reconciler{Reader: reader, Writer: writer, DefaultClass: o.DefaultClass, Now: time.Now}
+	disks := &vmdisk.Reconciler{
+		Reader: reader, Live: mgr.GetAPIReader(), Writer: writer, Worker: o.Worker, DefaultClass: o.DefaultClass, Now: time.Now,
+	}
 	if o.Engine == clone.EngineCDI {
 		return []Controller{disks}, nil
 	}
 	return []Controller{
 		disks,
-		&datavolume.Reconciler{Reader: reader, Writer: writer, Progress: kube.ReadProgress(pods), Settings: o.Worker, Now: time.Now},
+		&datavolume.Reconciler{Reader: reader, Writer: writer, Log: kube.ReadLog(pods), Settings: o.Worker, Ended: o.Ended, Now: time.Now},
 		&storageprofile.Reconciler{Reader: reader, Snapshots: mgr.GetAPIReader(), Writer: writer, Now: time.Now},
 		&cdiconfig.Reconciler{Reader: reader, Writer: writer},
 	}, nil
@@ -85,7 +90,7 @@ func Cached() cache.Options {
 
 // Index prepares the look-ups that the controllers make.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	return indexer.IndexField(ctx, &corev1.Event{}, datavolume.ByInvolvedUID, func(o client.Object) []string {
+	return indexer.IndexField(ctx, &corev1.Event{}, kube.ByInvolvedUID, func(o client.Object) []string {
 		return []string{string(o.(*corev1.Event).InvolvedObject.UID)}
 	})
 }

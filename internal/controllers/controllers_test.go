@@ -4,7 +4,6 @@ package controllers_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -25,7 +24,6 @@ import (
 
 	"vmdisk.io/vmdisk/api/v1alpha1"
 	"vmdisk.io/vmdisk/internal/controllers"
-	"vmdisk.io/vmdisk/internal/job"
 	"vmdisk.io/vmdisk/internal/pod"
 	"vmdisk.io/vmdisk/lab/apiserver"
 )
@@ -105,6 +103,18 @@ func until[T client.Object](p plane, o T, what string, wanted func(T) bool) T {
 
 func there[T client.Object](T) bool { return true }
 
+// gone waits until an object is deleted.
+func (p plane) gone(o client.Object) {
+	p.t.Helper()
+	err := wait.PollUntilContextTimeout(p.t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		err := p.Get(ctx, client.ObjectKeyFromObject(o), o)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		p.t.Errorf("%T %s is still there: %v", o, o.GetName(), err)
+	}
+}
+
 // status patches an object's status, as the component that owns it would.
 func (p plane) status(o client.Object, change func()) {
 	p.t.Helper()
@@ -160,6 +170,13 @@ func TestControllers(t *testing.T) {
 		until(p, named(&cdiv1.CDIConfig{}, "", "config"), "new config", func(c *cdiv1.CDIConfig) bool { return c.UID != before && c.Status.FilesystemOverhead != nil })
 	})
 	t.Run("a disk is made, filled and ready", func(t *testing.T) { importADisk(plane{p.Client, t}) })
+	t.Run("a disk that failed is tried again when somebody asks", func(t *testing.T) { retryAFailedDisk(plane{p.Client, t}) })
+	t.Run("a disk on a filesystem grows, but not under a virtual machine", func(t *testing.T) { growADisk(plane{p.Client, t}) })
+	t.Run("a disk whose class doesn't let volumes grow says so", func(t *testing.T) { refuseToGrow(plane{p.Client, t}) })
+	t.Run("the same manifest again changes nothing", func(t *testing.T) { applyAgain(plane{p.Client, t}) })
+	t.Run("a claim that was kept is taken over as it is", func(t *testing.T) { restoreAClaim(plane{p.Client, t}) })
+	t.Run("a volume that was kept is bound, and not filled", func(t *testing.T) { restoreAVolume(plane{p.Client, t}) })
+	t.Run("a worker that is to be kept is kept", func(t *testing.T) { keepTheWorker(plane{p.Client, t}) })
 	t.Run("a quota's refusal is told, and room lets the disk go on", func(t *testing.T) { waitForQuota(plane{p.Client, t}) })
 }
 
@@ -178,13 +195,7 @@ func importADisk(p plane) {
 	}
 	p.status(claim, func() { claim.Status.Phase = corev1.ClaimBound })
 	worker := until(p, named(&corev1.Pod{}, "tenant-a", pod.Name(claim.UID)), "worker", there)
-	p.status(worker, func() {
-		worker.Status.Phase = corev1.PodSucceeded
-		worker.Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: pod.Container, Image: "vmdisk:test",
-			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(job.Result{Outcome: job.Succeeded}.Encode())}},
-		}}
-	})
+	p.succeed(worker)
 	until(p, vmdisk("web-root"), "ready disk", func(d *v1alpha1.VMDisk) bool {
 		return meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionWorkloadsReady) && d.Status.Progress == "100.0%" && d.Status.StorageClass == "replicated"
 	})
@@ -192,13 +203,7 @@ func importADisk(p plane) {
 	if !metav1.IsControlledBy(until(p, claim, "claim", there), dv) {
 		p.t.Error("KubeVirt wants the claim to be controlled by the DataVolume")
 	}
-	err := wait.PollUntilContextTimeout(p.t.Context(), 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		err := p.Get(ctx, client.ObjectKeyFromObject(worker), worker)
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	})
-	if err != nil {
-		p.t.Errorf("the worker of a finished disk is still there: %v", errors.Join(err))
-	}
+	p.gone(worker)
 }
 
 // waitForQuota plays the quota controller.

@@ -30,8 +30,12 @@ type Spec struct {
 	Attempt int    `json:"attempt"`
 	Source  Source `json:"source"`
 	Target  Target `json:"target"`
+	// Grow: there is no source. The disk that is on the target, a file, is made as long as the target's size; what it holds stays.
+	Grow bool `json:"grow,omitempty"`
 	// Checkpoint is the newest one that an earlier attempt for the same claim has told, to go on from; empty for none.
 	Checkpoint string `json:"checkpoint,omitempty"`
+	// PatienceSeconds is how long nothing may move before the worker gives up; 0: it never does.
+	PatienceSeconds int64 `json:"patienceSeconds,omitempty"`
 }
 
 // Source says where the bytes come from. Exactly one member is set.
@@ -105,6 +109,9 @@ const (
 	Broken Outcome = "Broken"
 )
 
+// InternalError is the Reason of a worker that failed by a fault of its own.
+const InternalError = "InternalError"
+
 // Result is everything that a worker has to say at its end.
 type Result struct {
 	Version int     `json:"version"`
@@ -127,8 +134,9 @@ type Result struct {
 	Checkpoint string `json:"checkpoint,omitempty"`
 	// ResumedAt is the offset in the image where an earlier attempt was gone on with; 0: it began at the beginning.
 	ResumedAt int64 `json:"resumedAt,omitempty"`
-	// StartedOver says why the Spec's Checkpoint was not gone on from.
-	StartedOver string `json:"startedOver,omitempty"`
+	// StartsOver says why the Spec's Checkpoint can't be gone on from. The volume was not changed then: a worker that has a
+	// checkpoint never clears it, since the checkpoint must be forgotten before. The next attempt gets none.
+	StartsOver string `json:"startsOver,omitempty"`
 	// ContentHash names the content of the disk inside the image, "sha256-4MiB:hex": SHA-256 over the SHA-256 of each 4 MiB.
 	ContentHash string `json:"contentHash,omitempty"`
 }
@@ -141,6 +149,8 @@ type Progress struct {
 	TotalBytes int64 `json:"totalBytes"`
 	// Checkpoint is the newest one; see Result.
 	Checkpoint string `json:"checkpoint,omitempty"`
+	// ResumedAt is where an earlier attempt is gone on with; see Result.
+	ResumedAt int64 `json:"resumedAt,omitempty"`
 }
 
 // progressLine is how a Progress stands in the log, so that it can't be taken for anything else.

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -98,6 +99,15 @@ func patchStatus[Status any](ctx context.Context, w *Writer, t Target[Status], v
 }
 
 func gone(err error) bool { return client.IgnoreNotFound(err) == nil }
+
+// Annotate sets annotations on an object for a person. An object that has changed since it was read is a conflict.
+func Annotate(ctx context.Context, w *Writer, o action.Object, annotations map[string]string) error {
+	_, refusal, err := w.do(ctx, action.Annotate{Object: o, Annotations: annotations})
+	if refusal != nil {
+		err = errors.New(refusal.Text)
+	}
+	return err
+}
 
 // Make creates an object that a controller keeps; its creation wakes the controller again.
 func Make(ctx context.Context, w *Writer, o action.Object) (reconcile.Result, error) {

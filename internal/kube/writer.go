@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,20 +58,33 @@ func (w *Writer) perform(ctx context.Context, a action.Action) (client.Object, e
 		}
 		return nil, client.IgnoreNotFound(err)
 	case action.Annotate:
-		return w.patchMetadata(ctx, a.Object, map[string]any{"annotations": a.Annotations})
+		return w.patch(ctx, a.Object, change{metadata: map[string]any{"annotations": a.Annotations}})
 	case action.Own:
 		owners := append(a.Object.GetOwnerReferences(), a.Owner)
-		return w.patchMetadata(ctx, a.Object, map[string]any{"ownerReferences": owners})
+		return w.patch(ctx, a.Object, change{metadata: map[string]any{"ownerReferences": owners}})
+	case action.Expand:
+		size := resource.NewQuantity(a.Bytes, resource.BinarySI)
+		return w.patch(ctx, a.Claim, change{
+			metadata: map[string]any{"annotations": a.Annotations},
+			spec:     map[string]any{"resources": map[string]any{"requests": map[string]any{string(corev1.ResourceStorage): size}}},
+		})
 	default:
 		return nil, fmt.Errorf("unknown action %T", a)
 	}
 }
 
-// patchMetadata merges into an object's metadata. The resource version makes the server refuse an object that has changed since it was
-// observed, or another one of its name.
-func (w *Writer) patchMetadata(ctx context.Context, o action.Object, metadata map[string]any) (client.Object, error) {
-	metadata["resourceVersion"] = o.GetResourceVersion()
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+// change is what is merged into an object; a nil spec is left alone.
+type change struct{ metadata, spec map[string]any }
+
+// patch merges a change into an object. The resource version makes the server refuse an object that has changed since it was observed, or
+// another one of its name.
+func (w *Writer) patch(ctx context.Context, o action.Object, c change) (client.Object, error) {
+	c.metadata["resourceVersion"] = o.GetResourceVersion()
+	merged := map[string]any{"metadata": c.metadata}
+	if c.spec != nil {
+		merged["spec"] = c.spec
+	}
+	patch, err := json.Marshal(merged)
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -145,6 +146,30 @@ func TestWriter(t *testing.T) {
 		w.must(t, err)
 		if err := w.Get(t.Context(), client.ObjectKeyFromObject(configMap("never")), configMap("never")); again.RequeueAfter == 0 || !apierrors.IsNotFound(err) {
 			t.Errorf("again after %v; the next action's object: %v", again.RequeueAfter, err)
+		}
+	})
+
+	t.Run("what a claim asks for is raised, and its annotations are set with that or not at all", func(t *testing.T) {
+		bound := claim("bound")
+		w.must(t, w.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "grows"}, Provisioner: "csi.example", AllowVolumeExpansion: new(true)}))
+		bound.Spec.StorageClassName = new("grows")
+		w.must(t, w.Create(t.Context(), bound))
+		expand := func(mark string) {
+			w.must(t, w.carry(t, subject, action.Expand{Claim: bound, Bytes: 2 << 30, Annotations: map[string]string{"mark": mark}}))
+			w.must(t, w.Get(t.Context(), client.ObjectKeyFromObject(bound), bound))
+		}
+		type seen struct{ Size, Mark string }
+		now := func() seen { return seen{bound.Spec.Resources.Requests.Storage().String(), bound.Annotations["mark"]} }
+		expand("not bound yet")
+		if diff := cmp.Diff(seen{"1Gi", ""}, now()); diff != "" {
+			t.Error(diff)
+		}
+		before := bound.DeepCopy()
+		bound.Status.Phase = corev1.ClaimBound
+		w.must(t, w.Status().Patch(t.Context(), bound, client.MergeFrom(before)))
+		expand("bound")
+		if diff := cmp.Diff(seen{"2Gi", "bound"}, now()); diff != "" {
+			t.Error(diff)
 		}
 	})
 

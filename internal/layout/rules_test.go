@@ -119,6 +119,11 @@ func rules() []rule {
 			because: "admission stands beside the controllers, on the same floor, and the cluster is changed through internal/kube only",
 		},
 		{
+			packages: []string{"internal/metrics"},
+			ours:     []string{"api/...", "internal/job", "internal/action/...", "internal/pod/...", "internal/plan/...", "internal/metrics"},
+			because:  "metrics names what plan measures; the controllers don't know who counts",
+		},
+		{
 			packages: []string{"internal/cli/..."},
 			ours:     []string{"api/...", "config", "internal/..."},
 			because:  "commands put the parts together; the lab is no part of the product",

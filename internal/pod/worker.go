@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,8 +34,18 @@ type Settings struct {
 	Image string
 	// PullPolicy is empty for the kubelet's default.
 	PullPolicy corev1.PullPolicy
+	// Patience is how long nothing may move in a worker before it is ended; 0: for ever.
+	Patience time.Duration
 	// Placement is where CDI.spec.workload wants workers.
 	Placement sdkapi.NodePlacement
+}
+
+// PlacedBy are the settings for a worker of a disk whose own placement, if it says anything, counts in place of the cluster's.
+func (s Settings) PlacedBy(own *v1alpha1.Placement) Settings {
+	if !own.IsEmpty() {
+		s.Placement = sdkapi.NodePlacement{NodeSelector: own.NodeSelector, Affinity: own.Affinity, Tolerations: own.Tolerations}
+	}
+	return s
 }
 
 // Request is what a worker's pod is made from.
@@ -51,6 +62,16 @@ type Request struct {
 
 // Name is the name of a claim's worker. It is one name for all attempts, so that there are never two workers.
 func Name(claim types.UID) string { return "importer-" + string(claim) }
+
+// GrowerName is the name of the worker that makes a claim's disk larger.
+func GrowerName(claim types.UID) string { return "grower-" + string(claim) }
+
+func name(r Request) string {
+	if r.Job.Grow {
+		return GrowerName(r.Claim.UID)
+	}
+	return Name(r.Claim.UID)
+}
 
 // Worker is the pod: restricted, as the user who will open the disk, one attempt.
 func Worker(r Request) *corev1.Pod {
@@ -78,15 +99,15 @@ func Worker(r Request) *corev1.Pod {
 		container.VolumeMounts = []corev1.VolumeMount{{Name: volumeName, MountPath: VolumePath}}
 	}
 	for i, m := range r.Mounts {
-		name := fmt.Sprintf("input-%d", i)
-		volumes = append(volumes, corev1.Volume{Name: name, VolumeSource: m.source()})
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: m.Path, ReadOnly: true})
+		input := fmt.Sprintf("input-%d", i)
+		volumes = append(volumes, corev1.Volume{Name: input, VolumeSource: m.source()})
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: input, MountPath: m.Path, ReadOnly: true})
 	}
 	return &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       r.Claim.Namespace,
-			Name:            Name(r.Claim.UID),
+			Name:            name(r),
 			Labels:          labels(r),
 			Annotations:     annotations(r.DataVolume),
 			OwnerReferences: []metav1.OwnerReference{r.Owner},
@@ -131,10 +152,11 @@ func labels(r Request) map[string]string {
 	return l
 }
 
-// annotations keep the worker out of service meshes, which would keep its pod from ending, unless the DataVolume says otherwise.
+// annotations keep the worker out of service meshes, which would keep its pod from ending, unless the DataVolume says otherwise. The
+// placement is there so that one which was changed is noticed: admission adds to what the pod's spec says of it.
 func annotations(dv *cdiv1.DataVolume) map[string]string {
 	a := map[string]string{cdi.IstioInject: "false", cdi.LinkerdInject: "disabled"}
-	for _, key := range []string{cdi.IstioInject, cdi.LinkerdInject, cdi.MultusNetworks, cdi.MultusDefaultNetwork} {
+	for _, key := range []string{cdi.IstioInject, cdi.LinkerdInject, cdi.MultusNetworks, cdi.MultusDefaultNetwork, v1alpha1.PlacementAnnotation} {
 		if v, ok := dv.Annotations[key]; ok {
 			a[key] = v
 		}

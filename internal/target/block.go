@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clearStep is how many bytes are made zero by one call of the kernel, so that it can be interrupted between two.
+// clearStep is how many bytes are made zero, or allocated, by one call of the kernel, so that it can be interrupted between two.
 const clearStep = 1 << 30
 
 // zeroWrite is the length in bytes of one write of zeros.
@@ -33,6 +33,8 @@ type BlockOptions struct {
 	Zeroed bool
 	// Exclusive refuses a device that is in use on this machine: mounted, or a part of another device.
 	Exclusive bool
+	// Moved is called whenever the storage has done something that was asked of it, from several goroutines. May be nil.
+	Moved func()
 }
 
 // block is a block device. Whatever it reads as before, it is never presumed to be zero, unless whoever opened it knows.
@@ -44,6 +46,7 @@ type block struct {
 	back          writeback
 	preallocation Preallocation
 	zeroed        bool
+	moved         moved
 }
 
 // OpenBlock opens the device and compares its size. Nothing is written yet.
@@ -56,7 +59,7 @@ func OpenBlock(o BlockOptions) (Target, error) {
 	if err != nil {
 		return nil, openError(err, o.Path)
 	}
-	t := &block{f: f, path: o.Path, size: o.SizeBytes, back: writeback{f: f, path: o.Path}, preallocation: o.Preallocation, zeroed: o.Zeroed}
+	t := &block{f: f, path: o.Path, size: o.SizeBytes, back: writeback{f: f, path: o.Path}, preallocation: o.Preallocation, zeroed: o.Zeroed, moved: o.Moved}
 	if err := t.check(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -145,6 +148,7 @@ func (t *block) clear(ctx context.Context, methods []func(offset, n int64) error
 			return classify(err, fmt.Sprintf("make %d bytes zero at offset %d of %s", n, offset, t.path))
 		}
 		offset += n
+		t.moved.tell()
 	}
 	return writeZeros(ctx, t, end, t.size-end)
 }
@@ -188,14 +192,21 @@ func (t *block) WriteAt(p []byte, offset int64) (int, error) {
 	if err != nil {
 		return n, classify(err, fmt.Sprintf("write %d bytes at offset %d of %s", len(p), offset, t.path))
 	}
+	defer t.moved.tell()
 	return n, t.back.wrote(offset, n)
 }
 
 // ReadAt implements Target.
-func (t *block) ReadAt(p []byte, offset int64) (int, error) { return readAt(t.f, p, offset, t.path) }
+func (t *block) ReadAt(p []byte, offset int64) (int, error) {
+	defer t.moved.tell()
+	return readAt(t.f, p, offset, t.path)
+}
 
 // Sync implements Target.
-func (t *block) Sync() error { return t.back.sync() }
+func (t *block) Sync() error {
+	defer t.moved.tell()
+	return t.back.sync()
+}
 
 // DropCache implements Cached.
 func (t *block) DropCache() error { return dropCache(t.f, t.path) }

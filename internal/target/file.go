@@ -38,6 +38,8 @@ type FileOptions struct {
 	// Keep opens the unfinished file that an earlier attempt has left, if there is one. Its Identity tells whether it is
 	// the one that is to be filled on.
 	Keep bool
+	// Moved is called whenever the storage has done something that was asked of it, from several goroutines. May be nil.
+	Moved func()
 }
 
 // file is a disk image file. It is made anew, so it reads as zeros wherever nothing was written.
@@ -49,6 +51,7 @@ type file struct {
 	back          writeback
 	size          int64 // or Unknown
 	preallocation Preallocation
+	moved         moved
 }
 
 // OpenFile removes the file, sees whether the filesystem can hold another one, and makes it, empty and sparse.
@@ -76,7 +79,7 @@ func OpenFile(o FileOptions) (Target, error) {
 		}
 		return nil, err
 	}
-	t := &file{f: f, path: o.Path, size: size, preallocation: o.Preallocation, back: writeback{f: f, path: o.Path}}
+	t := &file{f: f, path: o.Path, size: size, preallocation: o.Preallocation, back: writeback{f: f, path: o.Path}, moved: o.Moved}
 	if err := f.Chmod(fileMode); err != nil { // whatever the umask is
 		return nil, errors.Join(classify(err, "set the mode of "+o.Path), t.Close())
 	}
@@ -100,7 +103,7 @@ func openWhole(o FileOptions) (Target, error) {
 	}
 	return &file{
 		f: f, path: o.Path, temporary: f.Name(), stays: o.Part != "", size: o.SizeBytes, preallocation: o.Preallocation,
-		back: writeback{f: f, path: o.Path},
+		back: writeback{f: f, path: o.Path}, moved: o.Moved,
 	}, nil
 }
 
@@ -188,8 +191,15 @@ func (t *file) Clear(ctx context.Context) error {
 		return nil
 	}
 	err := error(unix.EOPNOTSUPP)
-	if t.preallocation == Falloc {
-		err = retryInterrupted(func() error { return unix.Fallocate(int(t.f.Fd()), 0, 0, t.size) })
+	for offset := int64(0); t.preallocation == Falloc && offset < t.size; offset += clearStep {
+		if err = ctx.Err(); err != nil {
+			return err
+		}
+		err = retryInterrupted(func() error { return unix.Fallocate(int(t.f.Fd()), 0, offset, min(clearStep, t.size-offset)) })
+		if err != nil {
+			break
+		}
+		t.moved.tell()
 	}
 	if unsupported(err) { // as on NFS before version 4.2
 		err = writeZeros(ctx, t, 0, t.size)
@@ -211,14 +221,21 @@ func (t *file) WriteAt(p []byte, offset int64) (int, error) {
 	if err != nil {
 		return n, classify(err, fmt.Sprintf("write %d bytes at offset %d of %s", len(p), offset, t.path))
 	}
+	defer t.moved.tell()
 	return n, t.back.wrote(offset, n)
 }
 
 // ReadAt implements Target.
-func (t *file) ReadAt(p []byte, offset int64) (int, error) { return readAt(t.f, p, offset, t.path) }
+func (t *file) ReadAt(p []byte, offset int64) (int, error) {
+	defer t.moved.tell()
+	return readAt(t.f, p, offset, t.path)
+}
 
 // Sync implements Target.
-func (t *file) Sync() error { return t.back.sync() }
+func (t *file) Sync() error {
+	defer t.moved.tell()
+	return t.back.sync()
+}
 
 // DropCache implements Cached.
 func (t *file) DropCache() error { return dropCache(t.f, t.path) }

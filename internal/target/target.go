@@ -75,6 +75,15 @@ const (
 	Full Preallocation = "full"
 )
 
+// moved is told whenever the storage has done something; nil: nobody is.
+type moved func()
+
+func (m moved) tell() {
+	if m != nil {
+		m()
+	}
+}
+
 // Reason is one stable word for why a target did not take the bytes.
 type Reason string
 

@@ -16,6 +16,9 @@ import (
 const (
 	// batchBytes is how many stored or decoded bytes are handed to a worker at a time, unless one piece is larger.
 	batchBytes = 1 << 20
+	// mostZeros is how many of the image's bytes may be zeros behind what a batch holds, before it is handed over as it is. Until then
+	// it holds up the watermark, and with it the checkpoints.
+	mostZeros = 8 << 20
 	// spareBatches is how many batches there are besides those that the workers hold.
 	spareBatches = 3
 )
@@ -35,6 +38,7 @@ type batch struct {
 	pieces  []batched
 	decoded int   // bytes
 	mark    int64 // of its last piece
+	dataAt  int64 // the mark of the last one that is stored here
 	waiting *waiting
 }
 
@@ -84,10 +88,13 @@ func (p *pool) start(f func() error) {
 // put takes over a piece; it copies its stored bytes. It waits while all batches are busy.
 func (p *pool) put(piece image.Piece, stored []byte) error {
 	if piece.Encoding == image.Plain && image.IsZero(stored[:piece.Len]) { // not worth a copy
-		if p.current != nil {
-			p.current.mark = piece.Mark
-		} else {
+		if p.current == nil {
 			p.marks.pass(piece.Mark)
+			return nil
+		}
+		p.current.mark = piece.Mark
+		if piece.Mark-p.current.dataAt > mostZeros {
+			return p.flush()
 		}
 		return nil
 	}
@@ -111,7 +118,7 @@ func (p *pool) put(piece image.Piece, stored []byte) error {
 	b.stored = append(b.stored, stored...)
 	b.pieces = append(b.pieces, batched{piece, from, len(b.stored)})
 	b.decoded += piece.Full
-	b.mark = piece.Mark
+	b.mark, b.dataAt = piece.Mark, piece.Mark
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -216,7 +217,18 @@ func TestWhatCannotBeGoneOnFromStartsOver(t *testing.T) {
 			if test.change != nil {
 				test.change(last, &j, disk)
 			}
+			var told []string
+			j.Resumed = func(at int64, startsOver string) error {
+				told = append(told, startsOver)
+				if at != 0 {
+					t.Errorf("it goes on at %d", at)
+				}
+				return nil
+			}
 			report, err := Run(t.Context(), j)
+			if diff := cmp.Diff([]string{test.want}, told); diff != "" {
+				t.Errorf("whoever keeps the checkpoint was told otherwise: %s", diff)
+			}
 			var mismatch *stream.ChecksumError
 			if name == "it is longer now" {
 				if !errors.As(err, &mismatch) {
@@ -313,6 +325,31 @@ type untilDone struct{ ctx context.Context }
 func (u untilDone) Read([]byte) (int, error) {
 	<-u.ctx.Done()
 	return 0, u.ctx.Err()
+}
+
+// TestZerosDoNotHoldUpTheWatermark has a little data, and then nothing but zeros.
+func TestZerosDoNotHoldUpTheWatermark(t *testing.T) {
+	p := newPool(t.Context(), target.NewMemory(64<<20), nil, 1, 0)
+	const piece, end = 1 << 20, 32 << 20
+	for at := int64(0); at < end; at += piece {
+		stored := make([]byte, piece)
+		if at == 0 {
+			stored[0] = 1
+		}
+		if err := p.put(image.Piece{Offset: at, Len: piece, Full: piece, Encoding: image.Plain, Mark: at + piece}, stored); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.After(30 * time.Second); p.marks.reached() < end; {
+		select {
+		case <-p.marks.moved:
+		case <-deadline:
+			t.Fatalf("of %d bytes %d are through before the end", int64(end), p.marks.reached())
+		}
+	}
+	if err := p.wait(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestTheWatermarkWaitsForTheOldestBatch(t *testing.T) {

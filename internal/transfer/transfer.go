@@ -55,6 +55,11 @@ type Job struct {
 	CheckpointBytes int64
 	// Resume is a checkpoint to go on from, if that is possible; Report says whether it was.
 	Resume *Checkpoint
+	// Resumed is called once where there is a Resume, with the offset in the image at which the transfer goes on, or with why it
+	// can't and starts over. The target has not been changed yet, and stays so if the answer is an error, which ends the transfer.
+	// Whoever keeps a checkpoint must have forgotten it before a transfer starts over: on a target that was cleared, it would
+	// lead to holes. May be nil.
+	Resumed func(at int64, startsOver string) error
 	// Hash asks for the hash of the disk's content, Report.ContentHash.
 	Hash bool
 	// Verify reads the disk back from its storage at the end, and fails where it isn't what was written. What an earlier
@@ -125,6 +130,11 @@ func (t *transfer) run(ctx context.Context) error {
 		whole, err := t.resume()
 		if err != nil {
 			return err
+		}
+		if t.Resumed != nil {
+			if err := t.Resumed(t.start, t.startedOver); err != nil {
+				return err
+			}
 		}
 		if whole != nil {
 			return t.fill(ctx, whole)

@@ -22,8 +22,9 @@ const (
 
 	checksumMismatch = "ChecksumMismatch"
 	interrupted      = "Interrupted"
+	startsOver       = "StartsOver"
+	stalledReason    = "Stalled"
 	invalidJob       = "InvalidJob"
-	internalError    = "InternalError"
 )
 
 // judge turns the error of a transfer into what the control plane is told.
@@ -34,6 +35,8 @@ func judge(ctx context.Context, err error, stderr io.Writer) job.Result {
 		from     *source.Error
 		to       *target.Error
 		spec     *brokenError
+		over     *startsOverError
+		stalled  *stalledError
 		panic    *transfer.Panic
 	)
 	switch {
@@ -41,6 +44,10 @@ func judge(ctx context.Context, err error, stderr io.Writer) job.Result {
 		return job.Result{Outcome: job.Succeeded}
 	case errors.As(err, &panic):
 		return panicked(panic, stderr)
+	case errors.As(err, &stalled):
+		return job.Result{Outcome: job.TargetFailed, Reason: stalledReason, Message: stalled.Error()}
+	case errors.As(err, &over):
+		return job.Result{Outcome: job.Interrupted, Reason: startsOver, Message: "the import starts over: " + over.why, StartsOver: over.why}
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return job.Result{Outcome: job.Interrupted, Reason: interrupted, Message: "the worker was told to stop before it was done"}
 	case errors.As(err, &checksum):
@@ -54,7 +61,7 @@ func judge(ctx context.Context, err error, stderr io.Writer) job.Result {
 	case errors.As(err, &spec):
 		return job.Result{Outcome: job.Broken, Reason: invalidJob, Message: spec.message}
 	default:
-		return job.Result{Outcome: job.Broken, Reason: internalError, Message: err.Error()}
+		return job.Result{Outcome: job.Broken, Reason: job.InternalError, Message: err.Error()}
 	}
 }
 
@@ -75,5 +82,5 @@ func judgeSource(e *source.Error) job.Result {
 // panicked is the result of a panic. The stack is for the log: it is too long for a person who made a disk.
 func panicked(p *transfer.Panic, stderr io.Writer) job.Result {
 	_, _ = fmt.Fprintf(stderr, "%v\n%s\n", p, p.Stack) // there is nobody else to tell
-	return job.Result{Outcome: job.Broken, Reason: internalError, Message: fmt.Sprintf("the worker failed by a fault of its own (%v): please report it, with this worker's log", p)}
+	return job.Result{Outcome: job.Broken, Reason: job.InternalError, Message: fmt.Sprintf("the worker failed by a fault of its own (%v): please report it, with this worker's log", p)}
 }

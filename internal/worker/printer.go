@@ -14,6 +14,7 @@ import (
 // the newest checkpoint, since whoever reads the log reads its last line only.
 type printer struct {
 	out      io.Writer
+	pulse    pulse
 	now      func() time.Time
 	interval time.Duration
 
@@ -28,7 +29,7 @@ type printer struct {
 func (p *printer) progress(done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	next := job.Progress{DoneBytes: done, TotalBytes: total, Checkpoint: p.last.Checkpoint}
+	next := job.Progress{DoneBytes: done, TotalBytes: total, Checkpoint: p.last.Checkpoint, ResumedAt: p.last.ResumedAt}
 	if next == p.last && !p.printed.IsZero() {
 		return
 	}
@@ -39,12 +40,36 @@ func (p *printer) progress(done, total int64) {
 	}
 }
 
-// checkpoint takes the newest checkpoint; the next line has it.
+// checkpoint takes the newest checkpoint, and prints it at once: a worker that is killed has lost what lies behind the last one in its log.
+// Checkpoints are few, whatever the image's size.
 func (p *printer) checkpoint(c transfer.Checkpoint) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last.Checkpoint, p.pending = c.Encode(), true
+	p.last.Checkpoint = c.Encode()
+	p.printed = p.now()
+	p.print()
 	return nil
+}
+
+// resumed takes where an earlier attempt is gone on with.
+func (p *printer) resumed(at int64, startsOver string) error {
+	if startsOver != "" {
+		return &startsOverError{startsOver}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last.ResumedAt, p.pending = at, true
+	return nil
+}
+
+// again prints the newest state again where none was printed for a while, as a sign of life.
+func (p *printer) again() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := p.now(); now.Sub(p.printed) >= lookEvery {
+		p.printed = now
+		p.print()
+	}
 }
 
 func (p *printer) print() {

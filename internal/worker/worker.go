@@ -61,7 +61,10 @@ func Run(ctx context.Context, spec job.Spec, o Options) (result job.Result) {
 		result.Version = job.Version
 	}()
 	printer := &printer{out: o.Stdout, now: o.Now, interval: o.Interval}
-	report, err := run(ctx, spec, o, printer)
+	patience := time.Duration(max(0, spec.PatienceSeconds)) * time.Second
+	report, err := watch(ctx, patience, &printer.pulse, printer.again, func(ctx context.Context) (transfer.Report, error) {
+		return run(ctx, spec, o, printer)
+	})
 	last, printErr := printer.finish()
 	result = judge(ctx, firstError(err, printErr), o.Stderr)
 	if result.Outcome == job.Refused && report.Source != "" {
@@ -69,7 +72,7 @@ func Run(ctx context.Context, spec job.Spec, o Options) (result job.Result) {
 	}
 	result.Format = string(report.Format)
 	result.VirtualBytes, result.ReadBytes, result.WrittenBytes = report.VirtualBytes, report.ReadBytes, report.WrittenBytes
-	result.ResumedAt, result.StartedOver, result.ContentHash = report.ResumedAt, report.StartedOver, report.ContentHash
+	result.ResumedAt, result.ContentHash = report.ResumedAt, report.ContentHash
 	if result.Outcome != job.Succeeded && result.Outcome != job.Refused {
 		result.Checkpoint = last.Checkpoint
 	}
@@ -84,6 +87,10 @@ func run(ctx context.Context, spec job.Spec, o Options, printer *printer) (repor
 		return report, broken("the job's target has a size of %d bytes", spec.Target.SizeBytes)
 	}
 	switch {
+	case spec.Grow && spec.Source == (job.Source{}):
+		return runGrow(spec, printer)
+	case spec.Grow:
+		return report, broken("the job is to grow a disk, and names a source")
 	case spec.Source.Blank != nil && spec.Source.HTTP == nil:
 		return runBlank(ctx, spec, printer)
 	case spec.Source.HTTP != nil && spec.Source.Blank == nil:
@@ -95,7 +102,7 @@ func run(ctx context.Context, spec job.Spec, o Options, printer *printer) (repor
 
 // runBlank makes a disk of zeros.
 func runBlank(ctx context.Context, spec job.Spec, p *printer) (report transfer.Report, err error) {
-	disk, err := openTarget(spec)
+	disk, err := openTarget(spec, p.pulse.beat)
 	if err != nil {
 		return report, err
 	}
@@ -129,27 +136,27 @@ func runHTTP(ctx context.Context, spec job.Spec, o Options, p *printer) (report 
 		return report, err
 	}
 	defer func() { err = firstError(err, src.Close()) }()
-	disk, err := openTarget(spec)
+	disk, err := openTarget(spec, p.pulse.beat)
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = firstError(err, disk.Close()) }()
 	j := transfer.Job{
-		Source: src, Target: disk, Checksum: checksum, Limits: o.Limits, Progress: p.progress, Checkpoint: p.checkpoint, Hash: true,
+		Source: p.pulse.feel(src), Target: disk, Checksum: checksum, Limits: o.Limits, Progress: p.progress, Checkpoint: p.checkpoint, Hash: true,
 	}
 	if spec.Checkpoint != "" {
-		j.Resume = transfer.ParseCheckpoint(spec.Checkpoint)
+		j.Resume, j.Resumed = transfer.ParseCheckpoint(spec.Checkpoint), p.resumed
 	}
 	return transfer.Run(ctx, j)
 }
 
 // openTarget opens the volume, with what an earlier attempt has left on it where that may be gone on with.
-func openTarget(spec job.Spec) (target.Target, error) {
+func openTarget(spec job.Spec, moved func()) (target.Target, error) {
 	switch t := spec.Target; t.Kind {
 	case job.File:
-		return target.OpenFile(target.FileOptions{Path: t.Path, SizeBytes: t.SizeBytes, AllowSmaller: t.AllowSmaller, Preallocation: preallocation(t, target.Falloc), Keep: spec.Checkpoint != ""})
+		return target.OpenFile(target.FileOptions{Path: t.Path, SizeBytes: t.SizeBytes, AllowSmaller: t.AllowSmaller, Preallocation: preallocation(t, target.Falloc), Keep: spec.Checkpoint != "", Moved: moved})
 	case job.Block:
-		return target.OpenBlock(target.BlockOptions{Path: t.Path, SizeBytes: t.SizeBytes, Preallocation: preallocation(t, target.Full)})
+		return target.OpenBlock(target.BlockOptions{Path: t.Path, SizeBytes: t.SizeBytes, Preallocation: preallocation(t, target.Full), Moved: moved})
 	default:
 		return nil, broken("the job's target is of kind %q; file and block are known", t.Kind)
 	}
@@ -169,6 +176,12 @@ func firstError(first, second error) error {
 	}
 	return second
 }
+
+// startsOverError is a checkpoint that can't be gone on from. It must be forgotten before the volume is cleared, which only the control
+// plane can do for good.
+type startsOverError struct{ why string }
+
+func (e *startsOverError) Error() string { return e.why }
 
 // brokenError is a job that can't be done as it is.
 type brokenError struct{ message string }

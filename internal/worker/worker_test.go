@@ -324,7 +324,7 @@ func TestSecretsAreReadAsTheKubeletMountsThem(t *testing.T) {
 	}
 }
 
-// TestTheNewestCheckpointIsOnEachLine has one that comes between two lines, and one behind the last.
+// TestTheNewestCheckpointIsOnEachLine has one that comes before any progress, and one within the interval: each is printed at once.
 func TestTheNewestCheckpointIsOnEachLine(t *testing.T) {
 	var out bytes.Buffer
 	p := &printer{out: &out, now: func() time.Time { return time.Unix(0, 0) }, interval: time.Second}
@@ -341,7 +341,10 @@ func TestTheNewestCheckpointIsOnEachLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := job.Progress{DoneBytes: 3, TotalBytes: 9, Checkpoint: first.Encode()}.Line() + "\n" + last.Line() + "\n"
+	var want string
+	for _, line := range []job.Progress{{Checkpoint: first.Encode()}, {DoneBytes: 3, TotalBytes: 9, Checkpoint: second.Encode()}} {
+		want += line.Line() + "\n"
+	}
 	if diff := cmp.Diff(want, out.String()); diff != "" || last.Checkpoint != second.Encode() {
 		t.Errorf("%s%+v", diff, last)
 	}
@@ -378,6 +381,40 @@ func TestTheNextAttemptGoesOn(t *testing.T) {
 			}
 			if got, err := os.ReadFile(target.Path); err != nil || !bytes.Equal(got, content) {
 				t.Errorf("the disk is not the image's, %v", err)
+			}
+		})
+	}
+}
+
+// TestAWorkerWithACheckpointNeverClears has a source that is another version than the checkpoint's. The disk must stay as it is until the
+// checkpoint is forgotten: a crash, and the old version's return, would lead a later attempt onto holes.
+func TestAWorkerWithACheckpointNeverClears(t *testing.T) {
+	content := append(imagetest.Disk(), imagetest.Disk()...)
+	for _, kind := range []job.Kind{job.File, job.Block} {
+		t.Run(string(kind), func(t *testing.T) {
+			server := &vanishing{content: content}
+			server.left.Store(int64(len(content)) * 3 / 4)
+			web := httptest.NewServer(server)
+			defer web.Close()
+			target := fileTarget(t, int64(len(content)))
+			if kind == job.Block {
+				target = job.Target{Kind: job.Block, Path: dirtyDevice(t, target.SizeBytes), SizeBytes: target.SizeBytes}
+			}
+			spec := httpSpec(job.HTTP{URL: web.URL + "/disk"}, target)
+			spec.Checkpoint = Run(t.Context(), spec, options()).Checkpoint
+			before, err := os.ReadFile(target.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server.left.Store(1 << 40)
+			server.content = content[:len(content)-4096]
+			got := Run(t.Context(), spec, options())
+			want := job.Result{Version: job.Version, Outcome: job.Interrupted, Reason: "StartsOver", Message: "the import starts over: the source has changed", StartsOver: "the source has changed"}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+			if after, err := os.ReadFile(target.Path); err != nil || !bytes.Equal(before, after) {
+				t.Errorf("the disk was changed, %v", err)
 			}
 		})
 	}

@@ -50,6 +50,11 @@ func modules() []module {
 			packages: []string{"github.com/cloudnativelabs/kube-router/v2/cmd/kube-router"},
 			ldflags:  "-s -w",
 		},
+		{
+			dir:      "lab/helm",
+			packages: []string{"helm.sh/helm/v3/cmd/helm"},
+			ldflags:  "-s -w",
+		},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,8 +30,11 @@ func TestDiskFromAnImageIsAnsweredFor(t *testing.T) {
 
 	heard := n.creates(fromImage("warned", golden))
 	says := fmt.Sprintf("image %s (PersistentVolumeClaim %s/%s) lives in StorageClass replicated, and the disk is asked for in local: ", golden, imagesNamespace, golden)
-	if heard.err != nil || len(heard.warnings) != 1 || !strings.HasPrefix(heard.warnings[0], says) || !strings.HasSuffix(heard.warnings[0], "the clone may never bind") {
-		t.Errorf("creating a disk in class local answers %+v, want a warning that begins %q", heard, says)
+	pinned := "a volume of StorageClass local can be used on the nodes that hold its data only, and with bindImmediately "
+	slices.Sort(heard.warnings) // the two webhooks are asked side by side
+	if heard.err != nil || len(heard.warnings) != 2 || !strings.HasPrefix(heard.warnings[0], pinned) ||
+		!strings.HasPrefix(heard.warnings[1], says) || !strings.HasSuffix(heard.warnings[1], "the clone may never bind") {
+		t.Errorf("creating a disk in class local answers %+v, want warnings that begin %q and %q", heard, pinned, says)
 	}
 	get(n, "warned", &v1alpha1.VMDisk{})
 

@@ -27,8 +27,11 @@ const (
 	// largerBytes is the size of the disk in the image that is too large.
 	largerBytes = diskBytes + 512
 
+	// longBytes is the size of the image that takes long.
+	longBytes = 2 * diskBytes
+
 	// recipe changes when what makeImages makes does.
-	recipe = "3"
+	recipe = "4"
 
 	// stolen is what an image that names another file may not bring into a disk.
 	stolen = "the content of another file"
@@ -42,6 +45,7 @@ const (
 	backingFile   = "backing.qcow2" // its backing file is otherFile on the server
 	passwdFile    = "passwd.qcow2"  // its backing file is /etc/passwd
 	otherFile     = "other.raw"     // read by nobody
+	longFile      = "long.raw"      // rawFile, and zeros behind it that are served all the same
 	referenceFile = "disk.sha256"   // of rawFile
 )
 
@@ -71,6 +75,8 @@ func makeImages(ctx context.Context) error {
 	for _, args := range [][]string{
 		{"convert", "-c", "-f", "raw", "-O", "qcow2", "written", qcow2File},
 		{"convert", "-O", "raw", qcow2File, rawFile},
+		{"convert", "-O", "raw", qcow2File, longFile},
+		{"resize", "-q", "-f", "raw", longFile, fmt.Sprint(longBytes)},
 		{"create", "-q", "-f", "qcow2", largerFile, fmt.Sprint(largerBytes)},
 		{"create", "-q", "-u", "-f", "qcow2", "-F", "raw", "-b", otherFile, backingFile, size},
 		{"create", "-q", "-u", "-f", "qcow2", "-F", "raw", "-b", "/etc/passwd", passwdFile, size},

@@ -4,11 +4,11 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"vmdisk.io/vmdisk/api/cdi"
@@ -148,16 +147,7 @@ func TestDeletedAtHalf(t *testing.T) {
 			if err := n.Delete(t.Context(), get(n, "disk", &v1alpha1.VMDisk{})); err != nil {
 				t.Fatalf("delete the disk: %v", err)
 			}
-			n.eventually(soon, "no object is left", func() error {
-				left := []string{}
-				for _, objects := range []client.ObjectList{&v1alpha1.VMDiskList{}, &cdiv1.DataVolumeList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PodList{}} {
-					left = append(left, names(t, list(n, objects))...)
-				}
-				if len(left) > 0 {
-					return errors.New(strings.Join(left, ", "))
-				}
-				return nil
-			})
+			n.becomesEmpty()
 			n.leavesNothing(v)
 		})
 	}
@@ -238,6 +228,18 @@ func (w *workers) see(event watch.EventType, object client.Object) {
 	}
 	w.live[uid] = true
 	w.twice = w.twice || len(w.live) > 1
+}
+
+// watchEvictions sees from now on whether the kubelet evicts a worker.
+func (n *tenant) watchEvictions() (evicted func() bool) {
+	n.t.Helper()
+	var seen atomic.Bool
+	n.watch(n.name, &corev1.PodList{}, func(_ watch.EventType, object client.Object) {
+		if pod, ok := object.(*corev1.Pod); ok && pod.Status.Reason == "Evicted" {
+			seen.Store(true)
+		}
+	})
+	return seen.Load
 }
 
 func (w *workers) seen() []types.UID {

@@ -26,12 +26,14 @@ import (
 
 // Reconciler reconciles DataVolumes.
 type Reconciler struct {
-	Reader   client.Reader
-	Writer   *kube.Writer
-	Progress kube.Progress
+	Reader client.Reader
+	Writer *kube.Writer
+	Log    kube.Log
 	// Settings are the installation's; the placement is added from the CDI object.
 	Settings pod.Settings
-	Now      func() time.Time
+	// Ended is told how each attempt ended, until that is remembered; nil for nobody.
+	Ended func(populate.Attempt)
+	Now   func() time.Time
 }
 
 // Reconcile brings one DataVolume a step on.
@@ -39,6 +41,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	world, err := r.observe(ctx, request.NamespacedName)
 	if err != nil || world.DataVolume == nil || world.DataVolume.DeletionTimestamp != nil {
 		return reconcile.Result{}, err
+	}
+	if attempt, ended := populate.Ended(world, r.Now()); ended && r.Ended != nil {
+		r.Ended(attempt)
 	}
 	target := kube.Target[cdiv1.DataVolumeStatus]{
 		Object: world.DataVolume,

@@ -1,13 +1,10 @@
 package datavolume
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -16,14 +13,9 @@ import (
 
 	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/internal/kube"
-	"vmdisk.io/vmdisk/internal/plan/config"
 	"vmdisk.io/vmdisk/internal/plan/populate"
-	"vmdisk.io/vmdisk/internal/plan/volume"
 	"vmdisk.io/vmdisk/internal/pod"
 )
-
-// ByInvolvedUID is the field index of events by the UID of the object that they are about.
-const ByInvolvedUID = "involvedObject.uid"
 
 // observe reads everything that the decision about a DataVolume needs. The DataVolume is nil when there is none.
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (populate.World, error) {
@@ -32,47 +24,52 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (pop
 	if w.DataVolume, err = kube.Find[cdiv1.DataVolume](ctx, r.Reader, key); err != nil || w.DataVolume == nil {
 		return w, err
 	}
-	operator, err := kube.Find[cdiv1.CDI](ctx, r.Reader, types.NamespacedName{Name: cdi.CDIName})
-	if err != nil {
+	if w.Cluster, w.Settings.Placement, err = kube.Cluster(ctx, r.Reader); err != nil {
 		return w, err
 	}
-	if operator != nil {
-		w.Settings.Placement = operator.Spec.Workloads
-	}
-	if w.Cluster, err = r.cluster(ctx, operator); err != nil {
+	if w.Claim, err = kube.Find[corev1.PersistentVolumeClaim](ctx, r.Reader, key); err != nil {
 		return w, err
 	}
-	if w.Claim, err = kube.Find[corev1.PersistentVolumeClaim](ctx, r.Reader, key); err != nil || w.Claim == nil {
+	if w.Claim == nil {
+		w.Static, err = r.static(ctx, w.DataVolume)
 		return w, err
 	}
 	worker := types.NamespacedName{Namespace: key.Namespace, Name: pod.Name(w.Claim.UID)}
 	if w.Worker, err = kube.Find[corev1.Pod](ctx, r.Reader, worker); err != nil {
 		return w, err
 	}
-	if w.Warnings, err = r.warnings(ctx, w.Claim, w.Worker); err != nil {
+	if w.Warnings, err = kube.Warnings(ctx, r.Reader, w.Claim, w.Worker); err != nil {
 		return w, err
 	}
-	if w.Worker != nil && w.Worker.Status.Phase == corev1.PodRunning {
-		w.Progress = r.Progress(ctx, w.Worker)
-		w.Active, err = r.active(ctx)
-	}
+	err = r.observeWork(ctx, &w)
 	return w, err
 }
 
-// cluster reads what claims are judged against. The configuration counts from the moment that it is in the CDI object.
-func (r *Reconciler) cluster(ctx context.Context, operator *cdiv1.CDI) (volume.Cluster, error) {
-	var classes storagev1.StorageClassList
-	var profiles cdiv1.StorageProfileList
-	for _, list := range []client.ObjectList{&classes, &profiles} {
-		if err := r.Reader.List(ctx, list); err != nil {
-			return volume.Cluster{}, fmt.Errorf("list %T: %w", list, err)
-		}
+// observeWork reads what the worker is doing.
+func (r *Reconciler) observeWork(ctx context.Context, w *populate.World) (err error) {
+	if w.Worker == nil {
+		return nil
 	}
-	c, err := kube.Find[cdiv1.CDIConfig](ctx, r.Reader, types.NamespacedName{Name: cdi.ConfigName})
-	if err != nil {
-		return volume.Cluster{}, err
+	if w.Node, err = kube.Find[corev1.Node](ctx, r.Reader, types.NamespacedName{Name: w.Worker.Spec.NodeName}); err != nil {
+		return err
 	}
-	return volume.Cluster{Classes: classes.Items, Profiles: profiles.Items, Config: config.InForce(operator, c, classes.Items)}, nil
+	if w.WantsLog() {
+		w.Log = r.Log(ctx, w.Worker)
+		w.Active, err = r.active(ctx)
+	}
+	return err
+}
+
+// static finds the volume that is reserved for a DataVolume's claim, if the DataVolume asks to look for one.
+func (r *Reconciler) static(ctx context.Context, dv *cdiv1.DataVolume) (*corev1.PersistentVolume, error) {
+	if _, asked := dv.Annotations[cdi.CheckStaticVolume]; !asked {
+		return nil, nil
+	}
+	var volumes corev1.PersistentVolumeList
+	if err := r.Reader.List(ctx, &volumes); err != nil {
+		return nil, fmt.Errorf("list volumes: %w", err)
+	}
+	return populate.StaticVolume(dv, volumes.Items), nil
 }
 
 // active counts the disks that are being filled.
@@ -88,33 +85,6 @@ func (r *Reconciler) active(ctx context.Context) (int, error) {
 		}
 	}
 	return n, nil
-}
-
-// warnings reads the Warning events about the claim and its worker, the newest last.
-func (r *Reconciler) warnings(ctx context.Context, claim *corev1.PersistentVolumeClaim, worker *corev1.Pod) ([]corev1.Event, error) {
-	uids := []types.UID{claim.UID}
-	if worker != nil {
-		uids = append(uids, worker.UID)
-	}
-	var warnings []corev1.Event
-	for _, uid := range uids {
-		var list corev1.EventList
-		if err := r.Reader.List(ctx, &list, client.InNamespace(claim.Namespace), client.MatchingFields{ByInvolvedUID: string(uid)}); err != nil {
-			return nil, fmt.Errorf("list events: %w", err)
-		}
-		warnings = append(warnings, list.Items...)
-	}
-	slices.SortStableFunc(warnings, func(a, b corev1.Event) int { return lastSeen(a).Compare(lastSeen(b).Time) })
-	return warnings, nil
-}
-
-// lastSeen is when an event happened last. The two event APIs keep that in different fields.
-func lastSeen(e corev1.Event) metav1.Time {
-	t := e.LastTimestamp
-	if e.Series != nil {
-		t = metav1.Time(e.Series.LastObservedTime)
-	}
-	return cmp.Or(t, metav1.Time(e.EventTime), e.CreationTimestamp)
 }
 
 // unfinished finds the DataVolumes that something may have been holding up, in the namespace of what has changed, or everywhere if

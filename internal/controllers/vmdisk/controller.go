@@ -3,6 +3,7 @@ package vmdisk
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,12 +18,17 @@ import (
 	"vmdisk.io/vmdisk/internal/action"
 	"vmdisk.io/vmdisk/internal/kube"
 	"vmdisk.io/vmdisk/internal/plan/disk"
+	"vmdisk.io/vmdisk/internal/pod"
 )
 
 // Reconciler reconciles VMDisks.
 type Reconciler struct {
 	Reader client.Reader
+	// Live reads what isn't kept in memory: the pods that use a disk.
+	Live   client.Reader
 	Writer *kube.Writer
+	// Worker are the installation's settings for workers; the placement is added from the CDI object.
+	Worker pod.Settings
 	// DefaultClass is the class of a disk that names none; empty: the cluster's own default.
 	DefaultClass string
 	Now          func() time.Time
@@ -54,15 +60,45 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (dis
 	if w.DataVolume, err = kube.Find[cdiv1.DataVolume](ctx, r.Reader, key); err != nil {
 		return w, err
 	}
-	w.Claim, err = kube.Find[corev1.PersistentVolumeClaim](ctx, r.Reader, key)
+	if w.Claim, err = kube.Find[corev1.PersistentVolumeClaim](ctx, r.Reader, key); err != nil || w.Claim == nil {
+		return w, err
+	}
+	w.Growth, err = r.growth(ctx, w)
 	return w, err
 }
 
-// Setup says what wakes the reconciler: the disk, and the DataVolume and claim of its name.
+// growth reads what the disk's growing depends on. Only a disk that grows needs to know of the cluster, and only one whose file is to be made
+// longer asks the API server for all pods of its namespace.
+func (r *Reconciler) growth(ctx context.Context, w disk.World) (disk.Growth, error) {
+	g := disk.Growth{Settings: r.Worker}
+	var err error
+	name := types.NamespacedName{Namespace: w.Claim.Namespace, Name: pod.GrowerName(w.Claim.UID)}
+	if g.Worker, err = kube.Find[corev1.Pod](ctx, r.Reader, name); err != nil || !w.Grows() {
+		return g, err
+	}
+	if g.Cluster, g.Settings.Placement, err = kube.Cluster(ctx, r.Reader); err != nil {
+		return g, err
+	}
+	if g.Warnings, err = kube.Warnings(ctx, r.Reader, w.Claim, g.Worker); err != nil {
+		return g, err
+	}
+	if w.Growth = g; !w.FileGrows() {
+		return g, nil
+	}
+	var pods corev1.PodList
+	if err := r.Live.List(ctx, &pods, client.InNamespace(w.Claim.Namespace)); err != nil {
+		return g, fmt.Errorf("list the pods that may use claim %s: %w", w.Claim.Name, err)
+	}
+	g.Users = disk.UsersOf(w.Claim, pods.Items)
+	return g, nil
+}
+
+// Setup says what wakes the reconciler: the disk, its workers, and the DataVolume and claim of its name.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("vmdisk").
 		For(&v1alpha1.VMDisk{}).
+		Owns(&corev1.Pod{}).
 		Watches(&cdiv1.DataVolume{}, &handler.EnqueueRequestForObject{}).
 		Watches(&corev1.PersistentVolumeClaim{}, &handler.EnqueueRequestForObject{}).
 		Complete(r)

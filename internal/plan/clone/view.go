@@ -2,7 +2,6 @@ package clone
 
 import (
 	"errors"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -79,13 +78,7 @@ func (c Cluster) defaultClass(virt bool) (class *storagev1.StorageClass, ties []
 	if class != nil && virt && class.Annotations[cdi.DefaultVirtClass] == "true" {
 		key = cdi.DefaultVirtClass
 	}
-	for _, candidate := range c.Classes {
-		if candidate.Annotations[key] == "true" {
-			ties = append(ties, candidate.Name)
-		}
-	}
-	slices.Sort(ties)
-	return class, ties
+	return class, volume.Marked(c.Classes, key)
 }
 
 // wish is what the administrator asks for.

@@ -28,7 +28,9 @@ type World struct {
 	Claim      *corev1.PersistentVolumeClaim
 	// DefaultClass is the class of a disk that names none; empty: the cluster's own default.
 	DefaultClass string
-	// Refusal is set when an action was refused: the creation of the DataVolume, or a change of its annotations.
+	// Growth is looked at once the disk has a claim.
+	Growth Growth
+	// Refusal is set when an action was refused: the creation of the DataVolume, a change of its annotations, or a step of growing.
 	Refusal *action.Refusal
 }
 
@@ -38,7 +40,10 @@ const (
 	SourceNotServed   = "SourceNotServed"
 	DataVolumeExists  = "DataVolumeExists"
 	DataVolumeRefused = "DataVolumeRefused"
-	GrowthNotServed   = "GrowthNotServed"
+	// ClassCannotGrow: the disk is asked to grow, and its class does not let volumes grow.
+	ClassCannotGrow = "ClassCannotGrow"
+	// GrowthRefused: the API server refuses to let the claim ask for more, as for a quota.
+	GrowthRefused = "GrowthRefused"
 )
 
 // Reasons of WorkloadsReady.
@@ -54,17 +59,21 @@ const refusedAgain = 30 * time.Second
 // Plan decides what a VMDisk needs next.
 func Plan(w World, now time.Time) action.Decision[v1alpha1.VMDiskStatus] {
 	d := action.Decision[v1alpha1.VMDiskStatus]{Status: *w.Disk.Status.DeepCopy()}
-	ready, workloads := w.ready(), w.workloads()
+	ready, workloads, growth := w.ready(), w.workloads(), w.growth(now)
+	if ready.Reason == Accepted && growth.ready != nil {
+		ready = *growth.ready
+	}
 	switch {
 	case w.DataVolume == nil && ready.Reason == Accepted:
 		d.Actions = []action.Action{action.Create{Object: w.render()}}
 	case w.DataVolume != nil && w.owned():
 		d.Actions = w.follow()
 	}
+	d.Actions, d.Again = append(d.Actions, growth.actions...), growth.again
 	if w.Refusal != nil {
 		d.Again = refusedAgain
 	}
-	d.Events = w.events(ready, workloads)
+	d.Events = append(w.events(ready, workloads), w.growthEvents(growth.resizing)...)
 	d.Status.ObservedGeneration = w.Disk.Generation
 	d.Status.Phase, d.Status.Progress, d.Status.DataVolume = "", "", ""
 	if w.DataVolume != nil && w.owned() {
@@ -74,7 +83,13 @@ func Plan(w World, now time.Time) action.Decision[v1alpha1.VMDiskStatus] {
 	}
 	d.Status.StorageClass = w.class()
 	d.Status.Size = w.size()
-	for _, c := range []metav1.Condition{ready, workloads} {
+	conditions := []metav1.Condition{ready, workloads}
+	if growth.resizing != nil {
+		conditions = append(conditions, *growth.resizing)
+	} else {
+		meta.RemoveStatusCondition(&d.Status.Conditions, v1alpha1.ConditionResizing)
+	}
+	for _, c := range conditions {
 		c.ObservedGeneration = w.Disk.Generation
 		c.LastTransitionTime = metav1.Time{Time: now}
 		meta.SetStatusCondition(&d.Status.Conditions, c)
@@ -94,12 +109,9 @@ func (w World) ready() metav1.Condition {
 	case w.DataVolume != nil && !w.owned():
 		c.Reason = DataVolumeExists
 		c.Message = fmt.Sprintf("DataVolume %s exists already and is not this disk's: delete it, or choose another name for the disk", w.DataVolume.Name)
-	case w.Refusal != nil:
+	case w.Refusal != nil && !w.growthRefused():
 		c.Reason = DataVolumeRefused
 		c.Message = cause.OfRefusal("DataVolume "+w.Disk.Name, w.Refusal.Text).Sentence
-	case w.grown():
-		c.Reason = GrowthNotServed
-		c.Message = fmt.Sprintf("the disk was made with %s and stays so: this version of vmdisk does not grow disks", w.made())
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, Accepted
 		c.Message = fmt.Sprintf("the disk is made through DataVolume %s", w.Disk.Name)
@@ -134,20 +146,15 @@ func (w World) made() *resource.Quantity {
 	return nil
 }
 
-func (w World) grown() bool {
-	made := w.made()
-	return made != nil && w.Disk.Spec.Storage != nil && w.Disk.Spec.Storage.Cmp(*made) > 0
-}
-
 // size is what the guest sees, or is to see.
 func (w World) size() string {
-	switch made := w.made(); {
-	case made != nil:
-		return made.String()
-	case w.Disk.Spec.Storage != nil:
-		return w.Disk.Spec.Storage.String()
-	default:
+	switch have, wanted := w.have(), w.Disk.Spec.Storage; {
+	case have == nil && wanted == nil:
 		return ""
+	case have == nil, wanted != nil && have.Cmp(*wanted) == 0:
+		return wanted.String()
+	default:
+		return have.String()
 	}
 }
 
@@ -206,9 +213,13 @@ func (w World) why() string {
 	return ""
 }
 
-// told is a condition of the DataVolume; empty if it has none of the kind.
 func (w World) told(kind cdiv1.DataVolumeConditionType) cdiv1.DataVolumeCondition {
-	for _, c := range w.DataVolume.Status.Conditions {
+	return Told(w.DataVolume, kind)
+}
+
+// Told is a condition of a DataVolume; empty if it has none of the kind.
+func Told(dv *cdiv1.DataVolume, kind cdiv1.DataVolumeConditionType) cdiv1.DataVolumeCondition {
+	for _, c := range dv.Status.Conditions {
 		if c.Type == kind {
 			return c
 		}
@@ -258,15 +269,24 @@ func (w World) annotations() map[string]string {
 	if w.Disk.Spec.Optical {
 		told[v1alpha1.OpticalAnnotation] = "true"
 	}
+	if wish := w.Disk.Annotations[v1alpha1.RetryAnnotation]; wish != "" {
+		told[v1alpha1.RetryAnnotation] = wish
+	}
+	if p := w.Disk.Spec.Placement.Encode(); p != "" {
+		told[v1alpha1.PlacementAnnotation] = p
+	}
 	return told
 }
 
-// follow lets the DataVolume follow what may change in the disk's spec: how it is presented, and that it is no longer to wait. What was
+// follow lets the DataVolume follow what may change in the disk's spec: how it is presented, where its workers run, and that it is no longer to wait. What was
 // not to wait can't be made to wait again.
 func (w World) follow() []action.Action {
 	have, told := w.DataVolume.Annotations, w.annotations()
 	if _, optical := told[v1alpha1.OpticalAnnotation]; !optical && have[v1alpha1.OpticalAnnotation] == "true" {
 		told[v1alpha1.OpticalAnnotation] = "false"
+	}
+	if _, placed := told[v1alpha1.PlacementAnnotation]; !placed && have[v1alpha1.PlacementAnnotation] != "" {
+		told[v1alpha1.PlacementAnnotation] = ""
 	}
 	maps.DeleteFunc(told, func(key, value string) bool { return have[key] == value })
 	if len(told) == 0 {

@@ -54,8 +54,6 @@ func TestConditions(t *testing.T) {
 	image := vmdisk(func(d *v1alpha1.VMDisk) {
 		d.Spec.Source = &v1alpha1.Source{Image: &v1alpha1.NamedSource{Name: "debian"}}
 	})
-	grown := vmdisk(nil)
-	grown.Spec.Storage = new(resource.MustParse("30Gi"))
 	for name, c := range map[string]struct {
 		world            World
 		ready, workloads said
@@ -115,11 +113,6 @@ func TestConditions(t *testing.T) {
 			said{"True", Accepted, "the disk is made through DataVolume web-root"},
 			said{"False", DataVolumeNotReady, "DataVolume web-root is WaitForFirstConsumer"},
 		},
-		"it was asked to grow": {
-			World{Disk: grown, DataVolume: made(plain, cdiv1.Succeeded)},
-			said{"False", GrowthNotServed, "the disk was made with 20Gi and stays so: this version of vmdisk does not grow disks"},
-			said{"True", Succeeded, "DataVolume web-root is Succeeded: the disk holds its bytes"},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Plan(c.world, time.Unix(1, 0))
@@ -136,7 +129,10 @@ func TestConditions(t *testing.T) {
 }
 
 func TestTheDataVolumeFollowsWhatMayChange(t *testing.T) {
-	const now, optical = "cdi.kubevirt.io/storage.bind.immediate.requested", "vm-disk.cozystack.io/optical"
+	const now, optical, placement = "cdi.kubevirt.io/storage.bind.immediate.requested", "vm-disk.cozystack.io/optical", "vmdisk.io/placement"
+	inZone := func(zone string) v1alpha1.VMDiskSpec {
+		return v1alpha1.VMDiskSpec{Placement: &v1alpha1.Placement{NodeSelector: map[string]string{"zone": zone}}}
+	}
 	for name, c := range map[string]struct {
 		before, after v1alpha1.VMDiskSpec
 		want          map[string]string // what the DataVolume is told; nil: nothing
@@ -146,6 +142,9 @@ func TestTheDataVolumeFollowsWhatMayChange(t *testing.T) {
 		"it is to wait, which is too late":      {v1alpha1.VMDiskSpec{}, v1alpha1.VMDiskSpec{BindImmediately: new(false)}, nil},
 		"it is to be presented as a CD-ROM":     {v1alpha1.VMDiskSpec{}, v1alpha1.VMDiskSpec{Optical: true}, map[string]string{optical: "true"}},
 		"it is no longer presented as a CD-ROM": {v1alpha1.VMDiskSpec{Optical: true}, v1alpha1.VMDiskSpec{}, map[string]string{optical: "false"}},
+		"its workers are where they were":       {inZone("a"), inZone("a"), nil},
+		"its workers are to run elsewhere":      {inZone("a"), inZone("b"), map[string]string{placement: `{"nodeSelector":{"zone":"b"}}`}},
+		"its workers may run anywhere":          {inZone("a"), v1alpha1.VMDiskSpec{Placement: &v1alpha1.Placement{}}, map[string]string{placement: ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := vmdisk(func(d *v1alpha1.VMDisk) { d.Spec = c.before })
@@ -263,13 +262,14 @@ func TestTheDataVolumeThatMakesADisk(t *testing.T) {
 	d := vmdisk(func(d *v1alpha1.VMDisk) {
 		d.Labels = map[string]string{"app": "web"}
 		d.Spec.Optical = true
+		d.Spec.Placement = &v1alpha1.Placement{NodeSelector: map[string]string{"zone": "a"}}
 		d.Spec.Source = &v1alpha1.Source{HTTP: &v1alpha1.HTTPSource{URL: "https://x/y", CertConfigMap: "ca", ExtraHeaders: []string{"A: b"}}}
 	})
 	want := &cdiv1.DataVolume{
 		TypeMeta: metav1.TypeMeta{APIVersion: "cdi.kubevirt.io/v1beta1", Kind: "DataVolume"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "tenant-a", Name: "web-root", Labels: map[string]string{"app": "web"},
-			Annotations:     map[string]string{"cdi.kubevirt.io/storage.bind.immediate.requested": "true", "vm-disk.cozystack.io/optical": "true"},
+			Annotations:     map[string]string{"cdi.kubevirt.io/storage.bind.immediate.requested": "true", "vm-disk.cozystack.io/optical": "true", "vmdisk.io/placement": `{"nodeSelector":{"zone":"a"}}`},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "vmdisk.io/v1alpha1", Kind: "VMDisk", Name: "web-root", UID: "disk-uid", Controller: new(true), BlockOwnerDeletion: new(true)}},
 		},
 		Spec: cdiv1.DataVolumeSpec{

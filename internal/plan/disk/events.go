@@ -41,6 +41,19 @@ func (w World) events(ready, workloads metav1.Condition) []action.Event {
 	return events
 }
 
+// growthEvents tell how the disk grows: a line for each new state.
+func (w World) growthEvents(now *metav1.Condition) []action.Event {
+	old := meta.FindStatusCondition(w.Disk.Status.Conditions, v1alpha1.ConditionResizing)
+	if now == nil || old != nil && old.Reason == now.Reason {
+		return nil
+	}
+	e := action.Event{Type: corev1.EventTypeNormal, Reason: now.Reason, Message: now.Message}
+	if now.Reason == ResizeFailed {
+		e.Type = corev1.EventTypeWarning
+	}
+	return []action.Event{e}
+}
+
 // trouble is what the disk has met that its conditions did not tell yet; nil for none. A retry that meets the same again is silent.
 func (w World) trouble() *action.Event {
 	if w.DataVolume.Status.Phase == cdiv1.Failed {
@@ -58,10 +71,12 @@ func (w World) trouble() *action.Event {
 	return &action.Event{Type: corev1.EventTypeWarning, Reason: c.Reason, Message: text}
 }
 
-// troubled finds the DataVolume's condition that tells of trouble: the worker's, which is the later one, else the claim's.
-func (w World) troubled() (cdiv1.DataVolumeCondition, bool) {
+func (w World) troubled() (cdiv1.DataVolumeCondition, bool) { return Troubled(w.DataVolume) }
+
+// Troubled finds a DataVolume's condition that tells of trouble: the worker's, which is the later one, else the claim's.
+func Troubled(dv *cdiv1.DataVolume) (cdiv1.DataVolumeCondition, bool) {
 	for _, kind := range []cdiv1.DataVolumeConditionType{cdiv1.DataVolumeRunning, cdiv1.DataVolumeBound} {
-		if c := w.told(kind); c.Status == corev1.ConditionFalse && c.Message != "" && telling(c.Reason) {
+		if c := Told(dv, kind); c.Status == corev1.ConditionFalse && c.Message != "" && telling(c.Reason) {
 			return c, true
 		}
 	}

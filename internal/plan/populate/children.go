@@ -4,6 +4,7 @@ import (
 	"maps"
 	"path"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,12 +55,12 @@ func inherited(key string) bool {
 	return true
 }
 
-// newWorker is the claim's worker pod for an attempt.
-func newWorker(w World, v volume.Volume, attempt int32) *corev1.Pod {
+// newWorker is the claim's worker pod for the next attempt.
+func newWorker(w World, v volume.Volume, m Memory) *corev1.Pod {
 	source, mounts := pod.SourceOf(w.DataVolume.Spec.Source)
 	spec := job.Spec{
 		Disk:    w.DataVolume.Namespace + "/" + w.DataVolume.Name,
-		Attempt: int(attempt),
+		Attempt: int(m.Attempts + 1),
 		Source:  source,
 		Target: job.Target{
 			Kind:         job.File,
@@ -68,6 +69,10 @@ func newWorker(w World, v volume.Volume, attempt int32) *corev1.Pod {
 			AllowSmaller: v.AllowSmaller,
 			Preallocate:  preallocated(w),
 		},
+		PatienceSeconds: int64(w.Settings.Patience / time.Second),
+	}
+	if m.Kept != nil {
+		spec.Checkpoint = m.Kept.Checkpoint
 	}
 	if isBlock(v.Claim) {
 		spec.Target.Kind, spec.Target.Path = job.Block, pod.DevicePath
@@ -79,7 +84,7 @@ func newWorker(w World, v volume.Volume, attempt int32) *corev1.Pod {
 		Job:        spec,
 		Mounts:     mounts,
 		Config:     w.Cluster.Config,
-		Settings:   w.Settings,
+		Settings:   placement(w),
 	})
 }
 

@@ -17,7 +17,7 @@ func rendered(f *flow) *verdict {
 		return nil
 	}
 	err := Served(f.DataVolume.Spec)
-	if err == nil {
+	if err == nil || f.Static != nil { // what is not to be filled needs no source
 		f.volume, err = volume.Of(f.DataVolume.Spec, f.Cluster)
 	}
 	if err == nil {
@@ -40,7 +40,7 @@ func made(f *flow) *verdict {
 		f.refuse(v, &v.bound, fmt.Sprintf("claim %s", f.DataVolume.Name), cdi.ReasonErrClaimNotValid)
 		v.ready = v.bound.reason
 	default:
-		f.do(action.Create{Object: newClaim(f.World, f.volume)})
+		f.do(action.Create{Object: f.claim()})
 		v.bound = f.pending()
 	}
 	return v

@@ -2,6 +2,7 @@ package populate
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -53,6 +54,17 @@ func (f *flow) failure(old, now cdiv1.DataVolumeStatus) []action.Event {
 		return nil
 	}
 	return []action.Event{{Type: corev1.EventTypeWarning, Reason: runningReason(f.memory), Message: f.memory.Message}}
+}
+
+// beginning tells once how the worker at work has begun, where that isn't at the beginning.
+func (f *flow) beginning(old, now cdiv1.DataVolumeStatus) []action.Event {
+	reason, tale := f.tale()
+	ran, _ := find(old.Conditions, cdiv1.DataVolumeRunning)
+	runs, _ := find(now.Conditions, cdiv1.DataVolumeRunning)
+	if tale == "" || runs.Status != corev1.ConditionTrue || strings.Contains(ran.Message, tale) {
+		return nil
+	}
+	return []action.Event{{Type: corev1.EventTypeNormal, Reason: reason, Message: tale}}
 }
 
 // boundType is Normal for the steps that every claim takes.

@@ -30,6 +30,14 @@ type Memory struct {
 	Message string      `json:"message,omitempty"`
 	// Next is when the next attempt is due.
 	Next *metav1.Time `json:"next,omitempty"`
+	// Source is a digest of the source as the newest worker was told it.
+	Source string `json:"source,omitempty"`
+	// Kept is how far that has come; nil: nothing that could be gone on from.
+	Kept *Kept `json:"kept,omitempty"`
+	// StartsOver is why the next attempt, or the one at work, does not go on from what an earlier one had done.
+	StartsOver string `json:"startsOver,omitempty"`
+	// Retried is the newest value of the retry annotation that was honoured.
+	Retried string `json:"retried,omitempty"`
 }
 
 // recall reads the memory of a claim. A memory of another claim, or one that can't be read, is empty: then the worst is one attempt too many.
@@ -52,9 +60,11 @@ func (m Memory) encode() string {
 }
 
 // after is the memory once a worker's end is known. Only an attempt that is to be repeated because of a fault is counted; after one
-// without fault the next follows at once. A source that asks to be left alone is, but no longer than longestWait.
-func (m Memory) after(pod types.UID, r job.Result, ended time.Time) Memory {
+// without fault the next follows at once. A source that asks to be left alone is, but no longer than longestWait. Kept is the newest checkpoint
+// that the worker has told; nil: none that is newer than what it was given.
+func (m Memory) after(pod types.UID, r job.Result, kept *Kept, ended time.Time) Memory {
 	m.Pod, m.Outcome, m.Reason, m.Message, m.Next = pod, r.Outcome, r.Reason, r.Message, nil
+	m.Kept, m.StartsOver = m.goesOn(r, kept)
 	switch r.Outcome {
 	case job.Succeeded, job.Interrupted, job.Refused:
 		return m
@@ -66,9 +76,35 @@ func (m Memory) after(pod types.UID, r job.Result, ended time.Time) Memory {
 	return m
 }
 
+// goesOn is from where the attempt after a worker's end goes on, or why it doesn't although there was something. A worker that was given a checkpoint
+// has not cleared the disk: so that stays good where the worker has told no newer one.
+func (m Memory) goesOn(r job.Result, newest *Kept) (kept *Kept, startsOver string) {
+	switch {
+	case r.Outcome == job.Succeeded || r.Outcome == job.Refused:
+		return nil, ""
+	case r.StartsOver != "":
+		return nil, r.StartsOver
+	case newest != nil:
+		return newest, ""
+	case m.Kept != nil && r.Reason == job.InternalError: // it would fail again in the same way, for ever
+		return nil, "the last worker failed by a fault of its own when it went on"
+	default:
+		return m.Kept, ""
+	}
+}
+
+// again is the memory once somebody asks for a try now, by a value of the retry annotation.
+func (m Memory) again(value string) Memory {
+	m.Retried, m.Next = value, nil
+	if m.Outcome == job.Refused {
+		m.Outcome, m.Reason, m.Message = "", "", ""
+	}
+	return m
+}
+
 // faulty says whether the last attempt ended with a fault.
 func (m Memory) faulty() bool {
-	return m.Attempts > 0 && m.Outcome != job.Succeeded
+	return m.Attempts > 0 && m.Outcome != job.Succeeded && m.Outcome != ""
 }
 
 const (

@@ -56,7 +56,7 @@ func TestMemoryAfterAWorkersEnd(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Memory{Claim: "c", Attempts: c.attempts}.after("p", c.result, ended)
+			got := Memory{Claim: "c", Attempts: c.attempts}.after("p", c.result, nil, ended)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}

@@ -45,11 +45,11 @@ func Plan(w World, now time.Time) action.Decision[cdiv1.DataVolumeStatus] {
 		f.volume = volume.OfClaim(w.Claim.Spec, w.DataVolume.Spec, w.Cluster)
 	}
 	steps := []func(*flow) *verdict{
-		rendered, made, permitted, ours, staying, alive, // the claim
-		remember, filled, possible, // what earlier attempts left
+		rendered, made, permitted, ours, staying, alive, pinned, // the claim
+		remember, kept, asked, noted, filled, possible, // what earlier attempts left
 		fillable, wanted, bound, // what the claim waits for
-		left, due, started, // the next attempt
-		scheduled, // the attempt at work
+		left, due, placed, started, // the next attempt
+		moved, scheduled, reachable, lively, // the attempt at work
 	}
 	for _, step := range steps {
 		if v := step(f); v != nil {

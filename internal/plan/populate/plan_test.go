@@ -286,9 +286,9 @@ func TestALogThatCannotBeReadForOnceTakesNothingBack(t *testing.T) {
 	s.bind()
 	s.settle()
 	var got []cdiv1.DataVolumeProgress
-	for _, seen := range []*job.Progress{nil, {DoneBytes: 1, TotalBytes: 2}, nil, {DoneBytes: 3, TotalBytes: 4}} {
+	for _, seen := range []*Log{nil, {Progress: job.Progress{DoneBytes: 1, TotalBytes: 2}}, nil, {Progress: job.Progress{DoneBytes: 3, TotalBytes: 4}}} {
 		s.run(0, 0)
-		s.world.Progress = seen
+		s.world.Log = seen
 		s.settle()
 		got = append(got, s.world.DataVolume.Status.Progress)
 	}

@@ -39,7 +39,7 @@ func newSim(dv *cdiv1.DataVolume, classes ...storagev1.StorageClass) *sim {
 	s.world = World{
 		DataVolume: dv,
 		Cluster:    volume.Cluster{Classes: classes, Profiles: profilesOf(classes)},
-		Settings:   pod.Settings{Image: "vmdisk:test"},
+		Settings:   pod.Settings{Image: "vmdisk:test", Patience: 10 * time.Minute},
 	}
 	return s
 }
@@ -115,6 +115,9 @@ func (s *sim) do(a action.Action) *action.Refusal {
 			if s.world.Worker == nil {
 				o.UID, o.Status.Phase = s.uid(), corev1.PodPending
 				s.world.Worker = o
+				if spec := s.told(); spec.Checkpoint != "" {
+					s.printf("          it goes on from %s", spec.Checkpoint)
+				}
 			}
 		}
 	case action.Delete:
@@ -170,17 +173,44 @@ func (s *sim) snapshot() string {
 
 func (s *sim) bind() {
 	s.world.Claim = s.world.Claim.DeepCopy()
+	s.world.Claim.Spec.VolumeName = "pv-" + string(s.world.Claim.UID)
 	s.world.Claim.Status.Phase = corev1.ClaimBound
 }
 
-func (s *sim) run(done, total int64) {
+func (s *sim) run(done, total int64) { s.show(job.Progress{DoneBytes: done, TotalBytes: total}) }
+
+// show is a worker that runs and prints a line.
+func (s *sim) show(p job.Progress) {
+	if s.world.Worker.Status.Phase != corev1.PodRunning {
+		s.world.Worker = s.world.Worker.DeepCopy()
+		s.world.Worker.Spec.NodeName = "node-a"
+		s.world.Worker.Status.Phase = corev1.PodRunning
+		s.world.Worker.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: pod.Container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: s.now}}},
+		}}
+	}
+	s.world.Log = &Log{Progress: p, At: s.now}
+}
+
+// die is a worker that is killed: it leaves nothing but its log.
+func (s *sim) die(exit corev1.ContainerStateTerminated) {
+	exit.FinishedAt = metav1.Time{Time: s.now}
 	s.world.Worker = s.world.Worker.DeepCopy()
-	s.world.Worker.Status.Phase = corev1.PodRunning
-	s.world.Progress = &job.Progress{DoneBytes: done, TotalBytes: total}
+	s.world.Worker.Status.Phase = corev1.PodFailed
+	s.world.Worker.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pod.Container, State: corev1.ContainerState{Terminated: &exit}}}
+}
+
+// told is the job of the worker that is there.
+func (s *sim) told() job.Spec {
+	spec, err := job.ParseSpec(s.world.Worker.Spec.Containers[0].Env[0].Value)
+	if err != nil {
+		panic(err)
+	}
+	return spec
 }
 
 func (s *sim) end(r job.Result) {
-	s.world.Progress = nil
+	s.world.Log = nil
 	s.world.Worker = s.world.Worker.DeepCopy()
 	s.world.Worker.Status.Phase = corev1.PodFailed
 	if r.Outcome == job.Succeeded {
@@ -195,7 +225,7 @@ func (s *sim) end(r job.Result) {
 // reap is the kubelet: a pod that is being deleted goes once its container has ended.
 func (s *sim) reap() {
 	if s.world.Worker != nil && s.world.Worker.DeletionTimestamp != nil {
-		s.world.Worker = nil
+		s.world.Worker, s.world.Log = nil, nil
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"vmdisk.io/vmdisk/internal/action"
 	"vmdisk.io/vmdisk/internal/job"
 	"vmdisk.io/vmdisk/internal/plan/cause"
+	"vmdisk.io/vmdisk/internal/plan/volume"
 )
 
 // condition is a condition without its times.
@@ -43,7 +44,7 @@ func (f *flow) decision(v verdict) action.Decision[cdiv1.DataVolumeStatus] {
 	return action.Decision[cdiv1.DataVolumeStatus]{
 		Actions: f.actions,
 		Status:  status,
-		Events:  append(changes(f.DataVolume.Name, old, status), f.failure(old, status)...),
+		Events:  slices.Concat(changes(f.DataVolume.Name, old, status), f.failure(old, status), f.beginning(old, status)),
 		Again:   v.again,
 	}
 }
@@ -72,6 +73,9 @@ func (f *flow) boundCondition() condition {
 	return f.pending()
 }
 
+// noProvisioner is the provisioner of classes whose volumes are made by hand.
+const noProvisioner = "kubernetes.io/no-provisioner"
+
 // pending is the state of a claim that isn't bound: the last complaint about it, or else whom it waits for.
 func (f *flow) pending() condition {
 	c := condition{corev1.ConditionFalse, cdi.ReasonPending, fmt.Sprintf("PVC %s Pending", f.DataVolume.Name)}
@@ -82,10 +86,14 @@ func (f *flow) pending() condition {
 			return c
 		}
 	}
-	if f.volume.Class != nil {
-		c.message += fmt.Sprintf(": %s has not made its volume yet", f.volume.Class.Provisioner)
-	} else {
+	switch class := f.volume.Class; {
+	case class == nil:
 		c.message += ": it has no StorageClass that could make its volume, so it waits for a PersistentVolume that somebody makes for it"
+	case class.Provisioner == noProvisioner:
+		c.message += fmt.Sprintf(": StorageClass %s makes no volumes, so it waits for a PersistentVolume of that class that somebody makes: at least %s, %s, %v",
+			class.Name, f.volume.Claim.Resources.Requests.Storage(), volume.Mode(f.volume.Claim.VolumeMode), f.volume.Claim.AccessModes)
+	default:
+		c.message += fmt.Sprintf(": %s has not made its volume yet", class.Provisioner)
 	}
 	return c
 }
@@ -117,13 +125,13 @@ func find(conditions []cdiv1.DataVolumeCondition, kind cdiv1.DataVolumeCondition
 
 // progress is the running worker's. A log that can't be read for once takes nothing back.
 func (f *flow) progress() string {
-	if f.Progress == nil {
+	if f.Log == nil {
 		if c, ok := find(f.DataVolume.Status.Conditions, cdiv1.DataVolumeRunning); ok && c.Status == corev1.ConditionTrue {
 			return string(f.DataVolume.Status.Progress)
 		}
 		return "N/A"
 	}
-	done, ok := f.Progress.Percent()
+	done, ok := f.Log.Progress.Percent()
 	if !ok {
 		return "N/A"
 	}

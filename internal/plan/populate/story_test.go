@@ -3,6 +3,7 @@ package populate
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -55,6 +56,12 @@ func later(d time.Duration) func(*sim) {
 }
 
 func stories() map[string]story {
+	all := failureStories()
+	maps.Copy(all, plainStories())
+	return all
+}
+
+func plainStories() map[string]story {
 	return map[string]story{
 		"import": {
 			func() *sim { return newSim(dataVolume(nil), immediateClass) },
@@ -120,6 +127,18 @@ func stories() map[string]story {
 				}},
 				{"the worker stops", interrupted}, {"its pod goes", goes},
 			},
+		},
+		"static-volume": {
+			func() *sim {
+				s := newSim(dataVolume(func(dv *cdiv1.DataVolume) {
+					dv.Annotations[cdi.CheckStaticVolume] = ""
+					dv.Spec.Source = &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{Name: "gone"}} // whence the bytes once came
+				}), waitingClass)
+				s.world.Static = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Spec: corev1.PersistentVolumeSpec{
+					StorageClassName: "local", AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, VolumeMode: new(corev1.PersistentVolumeFilesystem)}}
+				return s
+			},
+			[]line{{"created beside a volume that is reserved for its claim", created}, {"the two are bound", binds}},
 		},
 		"adopted": {
 			func() *sim {

@@ -14,6 +14,17 @@ import (
 	"vmdisk.io/vmdisk/internal/pod"
 )
 
+// EndOf says how a worker that fills no disk ended, and when; false while it has not.
+func EndOf(worker *corev1.Pod, now time.Time) (job.Result, time.Time, bool) {
+	return endOf(worker, now)
+}
+
+// Hindrance is what keeps such a worker from running, in a sentence; empty while nothing does.
+func Hindrance(worker *corev1.Pod, warnings []corev1.Event) string {
+	c, _ := hindrance(worker, warnings)
+	return c.message
+}
+
 // endOf says how a worker ended, and when; false while there is none or it hasn't ended. Its own container decides: it is never started
 // again, and what else is in the pod, such as a mesh's proxy, may run for ever. A container that may still write is never taken for ended.
 func endOf(worker *corev1.Pod, now time.Time) (job.Result, time.Time, bool) {
@@ -36,6 +47,16 @@ func endOf(worker *corev1.Pod, now time.Time) (job.Result, time.Time, bool) {
 		return r, ended, true
 	}
 	return silent(worker, end), ended, true
+}
+
+// spoke says whether the worker has left a result.
+func spoke(worker *corev1.Pod) bool {
+	status, _ := containerStatus(worker)
+	if status.State.Terminated == nil {
+		return false
+	}
+	_, ok := job.ParseResult(status.State.Terminated.Message)
+	return ok
 }
 
 // unheard is the end of a pod whose container never ran or left no trace: the node refused or lost it.

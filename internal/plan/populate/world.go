@@ -3,6 +3,10 @@
 package populate
 
 import (
+	"fmt"
+	"strings"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -19,12 +23,16 @@ type World struct {
 	DataVolume *cdiv1.DataVolume
 	// Claim is the claim with the DataVolume's name, whoever owns it.
 	Claim *corev1.PersistentVolumeClaim
+	// Static is the PersistentVolume that is reserved for the claim, where the DataVolume asks to look for one.
+	Static *corev1.PersistentVolume
 	// Worker is the claim's worker pod.
 	Worker *corev1.Pod
 	// Warnings are the Warning events about the claim and the worker, the newest last.
 	Warnings []corev1.Event
-	// Progress is the last progress line of a running worker.
-	Progress *job.Progress
+	// Log is the end of the worker's log; nil where it can't be read, or isn't worth it.
+	Log *Log
+	// Node is the worker's.
+	Node *corev1.Node
 	// Active is how many disks are being filled just now.
 	Active int
 	// Cluster holds the classes, their profiles and the configuration.
@@ -33,6 +41,39 @@ type World struct {
 	Settings pod.Settings
 	// Refusal is set when the first action of a decision was refused: then this is that decision's second look.
 	Refusal *action.Refusal
+}
+
+// Log is the end of a worker's log.
+type Log struct {
+	// Progress is the last that it shows.
+	Progress job.Progress
+	// At is when its last line was written, by the node's clock; zero while there is none.
+	At time.Time
+}
+
+// WantsLog says whether the worker's log is worth reading: while it runs, and once it has ended without a word. A node that doesn't answer is not asked.
+func (w World) WantsLog() bool {
+	if _, lost := w.lost(); w.Worker == nil || lost {
+		return false
+	}
+	if w.Worker.Status.Phase == corev1.PodRunning {
+		return true
+	}
+	_, _, over := endOf(w.Worker, time.Time{})
+	return over && !spoke(w.Worker) && recall(w.DataVolume, w.Claim.UID).Pod != w.Worker.UID
+}
+
+// lost says in words that the worker's node has stopped answering.
+func (w World) lost() (string, bool) {
+	if w.Node == nil {
+		return "", false
+	}
+	for _, c := range w.Node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			return fmt.Sprintf("node %s is not ready since %s (%s)", w.Node.Name, c.LastTransitionTime.UTC().Format("15:04:05 MST"), strings.TrimRight(c.Message, ".")), true
+		}
+	}
+	return "", false
 }
 
 // owned says whether the DataVolume controls the claim.

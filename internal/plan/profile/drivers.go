@@ -19,6 +19,8 @@ type kind struct {
 	clone cdiv1.CDICloneStrategy
 	// least is the smallest volume that it makes, a quantity such as "4Gi"; empty: any.
 	least string
+	// local says that a volume is a part of one node's own disks, and can be used there only.
+	local bool
 }
 
 type claimMode struct {
@@ -55,6 +57,11 @@ func kindOf(class *storagev1.StorageClass) (kind, string) {
 		return kind{}, UnrecognizedParameters
 	}
 	return kinds[i], Recognized
+}
+
+// NodeLocal says whether a driver is known to make volumes that can be used on one node only.
+func NodeLocal(provisioner string) bool {
+	return slices.ContainsFunc(drivers()[provisioner], func(k kind) bool { return k.local })
 }
 
 // sets is the kind's modes as a profile shows them; an unknown driver can do what every driver can.

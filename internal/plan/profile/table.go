@@ -27,6 +27,9 @@ func drivers() map[string][]kind {
 	always := func(modes []claimMode, clone cdiv1.CDICloneStrategy) []kind {
 		return []kind{{modes: modes, clone: clone}}
 	}
+	local := func(modes []claimMode, clone cdiv1.CDICloneStrategy) []kind {
+		return []kind{{modes: modes, clone: clone, local: true}}
+	}
 	when := func(key string, patterns ...string) parameter { return parameter{key, patterns} }
 	nfsOr := func(modes []claimMode, clone cdiv1.CDICloneStrategy, nfs parameter) []kind {
 		return []kind{{when: nfs, modes: files}, {modes: modes, clone: clone}}
@@ -45,16 +48,16 @@ func drivers() map[string][]kind {
 	}
 	return map[string][]kind{
 		// A node's own disks.
-		"kubevirt.io.hostpath-provisioner": always(single, copying),
-		"kubevirt.io/hostpath-provisioner": always(single, copying),
-		"k8s.io/minikube-hostpath":         always(single, copying),
-		"rancher.io/local-path":            always(single, copying),
-		"openebs.io/local":                 always(single, copying),
-		"hostpath.csi.k8s.io":              always(block, snapshot),
-		"topolvm.io":                       always(block, copying),
-		"topolvm.cybozu.com":               always(block, copying),
-		"local.csi.openebs.io":             always(block, snapshot),
-		"zfs.csi.openebs.io":               always(block, csi),
+		"kubevirt.io.hostpath-provisioner": local(single, copying),
+		"kubevirt.io/hostpath-provisioner": local(single, copying),
+		"k8s.io/minikube-hostpath":         local(single, copying),
+		"rancher.io/local-path":            local(single, copying),
+		"openebs.io/local":                 local(single, copying),
+		"hostpath.csi.k8s.io":              local(block, snapshot),
+		"topolvm.io":                       local(block, copying),
+		"topolvm.cybozu.com":               local(block, copying),
+		"local.csi.openebs.io":             local(block, snapshot),
+		"zfs.csi.openebs.io":               local(block, csi),
 
 		// Storage made of the nodes' disks.
 		"linstor.csi.linbit.com":                always(shared, csi),

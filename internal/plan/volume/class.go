@@ -53,6 +53,18 @@ func ClusterDefault(classes []storagev1.StorageClass) *storagev1.StorageClass {
 	return annotated(classes, cdi.DefaultClass)
 }
 
+// Marked are the names, in order, of the classes with an annotation "true".
+func Marked(classes []storagev1.StorageClass, key string) []string {
+	var names []string
+	for _, c := range classes {
+		if c.Annotations[key] == "true" {
+			names = append(names, c.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // annotated is the class with an annotation "true"; of several the newest, then the first by name, as Kubernetes does.
 func annotated(classes []storagev1.StorageClass, key string) *storagev1.StorageClass {
 	var found *storagev1.StorageClass

@@ -3,6 +3,7 @@ package volume
 import (
 	"math/big"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
@@ -25,6 +26,14 @@ func Inflated(size int64, overhead cdiv1.Percent) int64 {
 		quotient.Add(quotient, big.NewInt(1))
 	}
 	return quotient.Int64()
+}
+
+// RequestFor is what a claim that exists must ask for, so that a disk of size bytes fits: on a filesystem more, for its overhead.
+func RequestFor(claim corev1.PersistentVolumeClaimSpec, size int64, cluster Cluster) int64 {
+	if Mode(claim.VolumeMode) != corev1.PersistentVolumeFilesystem {
+		return size
+	}
+	return Inflated(size, overheadOf(cluster.ClassOf(claim), cluster.Config))
 }
 
 // Usable is the largest disk on a filesystem claim of size bytes: size ÷ (1+overhead), rounded down to MiB.

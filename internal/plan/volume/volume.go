@@ -28,6 +28,8 @@ type Volume struct {
 	Class *storagev1.StorageClass
 	// DiskBytes is the size that the guest sees.
 	DiskBytes int64
+	// LeastBytes is the size of the class's smallest claim, where the claim was made larger for it; 0: it wasn't.
+	LeastBytes int64
 	// AllowSmaller: the claim was written by hand, so the disk is what its filesystem has room for.
 	AllowSmaller bool
 }
@@ -107,16 +109,20 @@ func fromStorage(storage cdiv1.StorageSpec, cluster Cluster) (Volume, error) {
 	if volumeMode == corev1.PersistentVolumeFilesystem {
 		claimBytes = Inflated(size, overheadOf(class, cluster.Config))
 	}
+	var raised int64
 	if class != nil {
-		claimBytes = max(claimBytes, leastOf(class.Name, cluster.Profiles))
+		if least := leastOf(class.Name, cluster.Profiles); least > claimBytes {
+			claimBytes, raised = least, least
+		}
 	}
 	resources := *storage.Resources.DeepCopy()
 	if claimBytes != size {
 		resources.Requests[corev1.ResourceStorage] = *resource.NewQuantity(claimBytes, resource.BinarySI)
 	}
 	v := Volume{
-		Class:     class,
-		DiskBytes: roundUp(size, sectorBytes),
+		Class:      class,
+		DiskBytes:  roundUp(size, sectorBytes),
+		LeastBytes: raised,
 		Claim: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      modes,
 			VolumeMode:       &volumeMode,

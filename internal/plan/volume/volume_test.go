@@ -245,3 +245,12 @@ func TestUsableUndoesInflated(t *testing.T) {
 		}
 	}
 }
+
+func TestAClaimIsMadeLargerOnlyWhereItsClassNeedsIt(t *testing.T) {
+	for size, want := range map[string]int64{"1Gi": 4 * GiB, "4Gi": 0, "5Gi": 0} {
+		v, err := Of(cdiv1.DataVolumeSpec{Storage: &cdiv1.StorageSpec{StorageClassName: new("large"), Resources: sized(size)}}, cluster())
+		if err != nil || v.LeastBytes != want {
+			t.Errorf("for a disk of %s, the class's smallest claim is given as %d (%v), want %d", size, v.LeastBytes, err, want)
+		}
+	}
+}
