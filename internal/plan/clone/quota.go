@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"vmdisk.io/vmdisk/internal/plan/quota"
 )
 
 // shortage is a quota that has no room for something.
@@ -75,13 +77,7 @@ func noRoom(v view) *Plan {
 
 // claimed is what a claim of the disk's size and class counts for in a quota.
 func (v view) claimed() corev1.ResourceList {
-	size, one := *resource.NewQuantity(v.targetBytes(), resource.BinarySI), resource.MustParse("1")
-	ofClass := corev1.ResourceName(v.class.Name + ".storageclass.storage.k8s.io/")
-	return corev1.ResourceList{
-		corev1.ResourceRequestsStorage:                  size,
-		corev1.ResourcePersistentVolumeClaims:           one,
-		ofClass + corev1.ResourceRequestsStorage:        size,
-		ofClass + corev1.ResourcePersistentVolumeClaims: one,
-		"count/persistentvolumeclaims":                  one,
-	}
+	claim := corev1.PersistentVolumeClaimSpec{StorageClassName: &v.class.Name}
+	claim.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(v.targetBytes(), resource.BinarySI)}
+	return quota.OfClaim(claim)
 }
