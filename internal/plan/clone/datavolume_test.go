@@ -239,6 +239,29 @@ func TestAsNew(t *testing.T) {
 	}
 }
 
+// TestTheConsumersNode: it is said by an option, otherwise by the disk's claim.
+func TestTheConsumersNode(t *testing.T) {
+	claim := "kind: PersistentVolumeClaim\nmetadata: {name: vm-disk-d1, namespace: tenant-a, annotations: {volume.kubernetes.io/selected-node: node-a}}"
+	for name, c := range map[string]struct {
+		option string
+		want   Reason
+	}{
+		"by the claim":                  {"", PinnedToSourceNodes},
+		"by the option, which is newer": {"node-b", ConsumerNodeLacksData},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := variant{base: "I-07", add: claim, args: []string{"--source-nodes=node-a", "--selected-node=" + c.option}}
+			e := v.example(t)
+			cluster, o := clusterOf(t, parse(t, v.manifests(t))), e.options(t)
+			r := All(cluster, o)[0]
+			r.AsNew = true
+			if got := Of(r, cluster, o); got.Reason != c.want {
+				t.Errorf("got %s: %s", got.Reason, got.Message)
+			}
+		})
+	}
+}
+
 // TestDefaultClasses: the classes with the annotation that decides.
 func TestDefaultClasses(t *testing.T) {
 	const (

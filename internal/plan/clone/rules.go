@@ -80,7 +80,7 @@ func noVolumeExpansion(v view, _ Strategy) (Reason, string) {
 
 // snapshotClassMissing: both StorageProfiles name the same VolumeSnapshotClass, and it does not exist. CDI then fails to plan the clone.
 func snapshotClassMissing(v view, s Strategy) (Reason, string) {
-	if s != Snapshot || v.source.kind == snapshotSource || v.snapshotClass.missing == "" {
+	if s != Snapshot || v.snapshotClass.missing == "" {
 		return "", ""
 	}
 	return SnapshotClassMissing, fmt.Sprintf("the StorageProfiles of %s and %s both name VolumeSnapshotClass %s, which does not exist", v.source.className(), v.class.Name, v.snapshotClass.missing)
