@@ -49,7 +49,8 @@ func (m *Mapping) Extend(next Mapping) bool {
 }
 
 // Map calls f with the mappings of the whole disk, in its order and joined where they continue each other. What an image
-// that is no Mapper tells is taken from its extents. An image that stores more bytes as they are than its length in bytes is refused.
+// that is no Mapper tells is taken from its extents. An image of the given length in bytes, or Unknown, is refused where more of its disk
+// than that has a place in it.
 func Map(img Image, length int64, f func(Mapping) error) error {
 	mapper, ok := img.(Mapper)
 	if !ok {
@@ -68,7 +69,7 @@ func Map(img Image, length int64, f func(Mapping) error) error {
 		if m.Start != offset || m.Len <= 0 {
 			return fmt.Errorf("map the %s image at %d of its disk: got %d bytes at %d", img.Format(), offset, m.Len, m.Start) // a fault of the format's package
 		}
-		if m.Data && !m.Compressed {
+		if m.Data && m.Offset != NoOffset {
 			if err := shared.Add(m.Len); err != nil {
 				return err
 			}
