@@ -50,7 +50,7 @@ define generate-into
 	go tool controller-gen crd paths=./api/v1alpha1 output:crd:dir=$(1)/config/crd
 	go tool controller-gen crd:maxDescLen=300,ignoreUnexportedFields=true \
 		paths=kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1 output:crd:dir=$(1)/.cache/cdi-crd
-	cd $(1) && for kind in datavolumes cdis cdiconfigs datasources storageprofiles; do \
+	cd $(1) && for kind in datavolumes cdis cdiconfigs datasources storageprofiles volumeimportsources; do \
 		cp .cache/cdi-crd/cdi.kubevirt.io_$$kind.yaml config/crd/ || exit 1; done
 endef
 
@@ -103,7 +103,8 @@ manifests: go ## Write dist/crds.yaml and dist/install.yaml, for IMAGE: what to 
 	@mkdir -p $(DIST)
 	@for file in config/crd/*.yaml; do echo ---; cat "$$file"; done > $(DIST)/crds.yaml
 	@for file in config/manifests/*.yaml; do echo ---; cat "$$file"; done | sed 's|vmdisk:latest|$(IMAGE)|g' > $(DIST)/install.yaml
-	@echo "Wrote $(DIST)/crds.yaml and $(DIST)/install.yaml. To install:"
+	@for file in config/populator/*.yaml; do echo ---; cat "$$file"; done | sed 's|vmdisk:latest|$(IMAGE)|g' > $(DIST)/populator.yaml
+	@echo "Wrote $(DIST)/crds.yaml, $(DIST)/install.yaml and, for who wants populators (docs/security.md), $(DIST)/populator.yaml. To install:"
 	@echo "  kubectl apply --server-side -f $(DIST)/crds.yaml && kubectl wait --for=condition=Established -f $(DIST)/crds.yaml"
 	@echo "  kubectl apply --server-side -f $(DIST)/install.yaml"
 

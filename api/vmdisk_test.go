@@ -51,6 +51,7 @@ func (s server) testNewDisks(t *testing.T) {
 		want []string
 	}{
 		"a blank disk":                           {spec: `{storage: 1Gi}`},
+		"workers on certain nodes":               {spec: `{storage: 1Gi, placement: {nodeSelector: {zone: a}, tolerations: [{key: storage, operator: Exists}], affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: Exists}]}]}}}}}`},
 		"a blank disk with an empty source":      {spec: `{storage: 1Gi, source: {}}`},
 		"an image behind a URL":                  {spec: `{storage: 20Gi, source: {http: {url: "https://images.example/a.qcow2"}}}`},
 		"a size in plain bytes":                  {spec: `{storage: 1048576}`},
@@ -122,6 +123,7 @@ func (s server) testChangedDisks(t *testing.T) {
 		"taking the class away":                 {from: `{storage: 1Gi, storageClass: a}`, to: `{storage: 1Gi}`, want: []string{classImmutable}},
 		"everything at once":                    {from: `{storage: 2Gi, storageClass: a}`, to: `{storage: 1Gi, storageClass: b, source: {upload: {}}}`, want: []string{sourceImmutable, classImmutable, storageGrows}},
 		"growing and keeping the rest":          {from: `{storage: 1Gi, storageClass: a, source: {` + sourceOfTheTests + `}}`, to: `{storage: 3Gi, storageClass: a, source: {` + sourceOfTheTests + `}}`},
+		"where its workers run, and back":       {from: `{storage: 1Gi, placement: {nodeSelector: {zone: a}}}`, to: `{storage: 1Gi}`},
 		"how it is presented and when it binds": {from: `{storage: 1Gi}`, to: `{storage: 1Gi, optical: true, bindImmediately: false}`},
 	}
 	for name, test := range tests {

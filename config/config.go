@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-//go:embed crd/*.yaml manifests/*.yaml
+//go:embed crd/*.yaml manifests/*.yaml populator/*.yaml
 var files embed.FS
 
 // DefaultImage is the image that the manifests name, for the controller and for its workers.
@@ -30,6 +30,11 @@ func CRDs() ([]*unstructured.Unstructured, error) {
 // the given image.
 func Manifests(image string) ([]*unstructured.Unstructured, error) {
 	return objects("manifests", image)
+}
+
+// Populator are the objects of the populator, which is part of an installation only where somebody wants it. They go on top of Manifests.
+func Populator(image string) ([]*unstructured.Unstructured, error) {
+	return objects("populator", image)
 }
 
 // objects reads every document of every file in a folder, in the order of the files' names.

@@ -20,11 +20,15 @@ func TestTheInstallationHoldsWhatItShouldInTheOrderOfApplying(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	populator, err := config.Populator("registry.example/vmdisk:1")
+	if err != nil {
+		t.Fatal(err)
+	}
 	tests := map[string]struct {
 		objects []*unstructured.Unstructured
 		want    []string
 	}{
-		"the kinds: VMDisk and the five that KubeVirt watches": {
+		"the kinds: VMDisk, the five that KubeVirt watches, and what a populator reads": {
 			objects: crds,
 			want: []string{
 				"CustomResourceDefinition cdiconfigs.cdi.kubevirt.io",
@@ -32,6 +36,7 @@ func TestTheInstallationHoldsWhatItShouldInTheOrderOfApplying(t *testing.T) {
 				"CustomResourceDefinition datasources.cdi.kubevirt.io",
 				"CustomResourceDefinition datavolumes.cdi.kubevirt.io",
 				"CustomResourceDefinition storageprofiles.cdi.kubevirt.io",
+				"CustomResourceDefinition volumeimportsources.cdi.kubevirt.io",
 				"CustomResourceDefinition vmdisks.vmdisk.io",
 			},
 		},
@@ -59,6 +64,23 @@ func TestTheInstallationHoldsWhatItShouldInTheOrderOfApplying(t *testing.T) {
 				"CDI cdi",
 				"CDIConfig config",
 				"ValidatingWebhookConfiguration vmdisk",
+			},
+		},
+		"the populator's, which go on top": {
+			objects: populator,
+			want: []string{
+				"Namespace vmdisk-populator",
+				"ResourceQuota vmdisk-populator/populators",
+				"ServiceAccount vmdisk-populator/vmdisk-worker",
+				"NetworkPolicy vmdisk-populator/workers",
+				"ServiceAccount vmdisk/vmdisk-populator",
+				"ClusterRole vmdisk-populator",
+				"ClusterRoleBinding vmdisk-populator",
+				"Role vmdisk-populator/vmdisk-populator",
+				"RoleBinding vmdisk-populator/vmdisk-populator",
+				"Role vmdisk/vmdisk-populator",
+				"RoleBinding vmdisk/vmdisk-populator",
+				"Deployment vmdisk/vmdisk-populator",
 			},
 		},
 	}

@@ -43,9 +43,14 @@ const (
 	PodPhase = "cdi.kubevirt.io/storage.pod.phase"
 	// Preallocation on a claim, "true": the disk's space is allocated. KubeVirt then leaves its holes alone.
 	Preallocation = "cdi.kubevirt.io/storage.preallocation"
+	// PopulatorProgress on a claim that a populator fills: how far it is, such as "42.00%".
+	PopulatorProgress = "cdi.kubevirt.io/storage.populator.progress"
 	// ContentType on a claim: what it holds, kubevirt or archive.
 	ContentType = "cdi.kubevirt.io/storage.contentType"
 )
+
+// SelectedNode on a claim: where the scheduler wants its volume.
+const SelectedNode = "volume.kubernetes.io/selected-node"
 
 // Labels.
 const (
@@ -105,6 +110,9 @@ const (
 
 // Names that others look up.
 const (
+	// Group is CDI's, and ImportSourceKind the kind that a claim's dataSourceRef names to be filled from it.
+	Group            = "cdi.kubevirt.io"
+	ImportSourceKind = "VolumeImportSource"
 	// ConfigName is the one CDIConfig.
 	ConfigName = "config"
 	// CDIName is the one CDI object. KubeVirt counts them, and wants exactly one.

@@ -14,4 +14,17 @@ const (
 	DiskSizeAnnotation = "vmdisk.io/disk-size"
 	// AttemptLabel on a worker: which attempt it is, from 1.
 	AttemptLabel = "vmdisk.io/attempt"
+	// EgressAnnotation on a DataVolume bounds which addresses its workers connect to: a job.Egress as JSON.
+	EgressAnnotation = "vmdisk.io/egress"
+	// PopulationAnnotation on a claim that is filled by the populator: what is being done, or waited for. "Reason: sentence".
+	PopulationAnnotation = "vmdisk.io/population"
+	// YieldedAnnotation on such a claim: when it gave its place up after attempts that failed, and so since when it stands in line.
+	YieldedAnnotation = "vmdisk.io/yielded"
+	// PopulatesLabel on the populator's own objects: the UID of the claim that they are for.
+	PopulatesLabel = "vmdisk.io/populates"
+	// TargetAnnotation on the populator's own objects: the namespace and name of that claim.
+	TargetAnnotation = "vmdisk.io/target"
+	// RebindAnnotation on a PersistentVolume: it is on its way from a temporary claim to the claim that is named, and how it is to be
+	// reclaimed once it is there.
+	RebindAnnotation = "vmdisk.io/rebind"
 )

@@ -18,7 +18,7 @@ type Object interface {
 	runtime.Object
 }
 
-// Action is one of Create, Delete, Annotate, Own and Expand. Each may be carried out twice without harm.
+// Action is one of Create, Delete, Annotate, Own, Expand, Reclaim and Hand. Each may be carried out twice without harm.
 type Action interface {
 	fmt.Stringer
 	isAction()
@@ -49,11 +49,27 @@ type Expand struct {
 	Annotations map[string]string
 }
 
+// Reclaim sets what becomes of a volume once its claim is gone, and with it a mark that says why, if the volume is still as it was
+// observed. An empty Mark removes the annotation.
+type Reclaim struct {
+	Volume    *corev1.PersistentVolume
+	Policy    corev1.PersistentVolumeReclaimPolicy
+	Key, Mark string
+}
+
+// Hand gives a volume to another claim, by its namespace, name and UID in one write, if the volume is still as it was observed.
+type Hand struct {
+	Volume *corev1.PersistentVolume
+	Claim  *corev1.PersistentVolumeClaim
+}
+
 func (Create) isAction()   {}
 func (Delete) isAction()   {}
 func (Annotate) isAction() {}
 func (Own) isAction()      {}
 func (Expand) isAction()   {}
+func (Reclaim) isAction()  {}
+func (Hand) isAction()     {}
 
 func (a Create) String() string   { return "create " + name(a.Object) }
 func (a Delete) String() string   { return "delete " + name(a.Object) }
@@ -61,6 +77,12 @@ func (a Annotate) String() string { return "annotate " + name(a.Object) }
 func (a Own) String() string      { return "own " + name(a.Object) }
 func (a Expand) String() string {
 	return fmt.Sprintf("expand %s to %s", name(a.Claim), resource.NewQuantity(a.Bytes, resource.BinarySI))
+}
+func (a Reclaim) String() string {
+	return fmt.Sprintf("let PersistentVolume %s be reclaimed by %s", a.Volume.Name, a.Policy)
+}
+func (a Hand) String() string {
+	return fmt.Sprintf("hand PersistentVolume %s to claim %s/%s", a.Volume.Name, a.Claim.Namespace, a.Claim.Name)
 }
 
 func name(o Object) string {

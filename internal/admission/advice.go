@@ -5,13 +5,11 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/internal/kube"
 	"vmdisk.io/vmdisk/internal/plan/advice"
 )
@@ -41,14 +39,11 @@ func (a *adviser) Handle(ctx context.Context, request admission.Request) admissi
 
 // observe reads what advice rests on.
 func (a *adviser) observe(ctx context.Context, w *advice.World) error {
-	var errs [3]error
+	var errs [4]error
 	key := client.ObjectKeyFromObject(&w.Disk)
 	w.DataVolume, errs[0] = kube.Find[cdiv1.DataVolume](ctx, a.reader, key)
 	w.Claim, errs[1] = kube.Find[corev1.PersistentVolumeClaim](ctx, a.reader, key)
-	w.Volumes.Config, errs[2] = kube.Find[cdiv1.CDIConfig](ctx, a.reader, client.ObjectKey{Name: cdi.ConfigName})
-	return errors.Join(append(errs[:],
-		list(ctx, a.reader, &storagev1.StorageClassList{}, func(l *storagev1.StorageClassList) { w.Volumes.Classes = l.Items }),
-		list(ctx, a.reader, &cdiv1.StorageProfileList{}, func(l *cdiv1.StorageProfileList) { w.Volumes.Profiles = l.Items }),
-		list(ctx, a.reader, &corev1.NodeList{}, func(l *corev1.NodeList) { w.Nodes = l.Items }),
-	)...)
+	w.Volumes, _, errs[2] = kube.Cluster(ctx, a.reader)
+	errs[3] = list(ctx, a.reader, &corev1.NodeList{}, func(l *corev1.NodeList) { w.Nodes = l.Items })
+	return errors.Join(errs[:]...)
 }

@@ -54,7 +54,7 @@ func TestADiskIsLetInWithAdviceAboutWhatIsRead(t *testing.T) {
 	profile := &cdiv1.StorageProfile{ObjectMeta: metav1.ObjectMeta{Name: "cloud", Annotations: map[string]string{cdi.MinimumClaimSize: "1060Mi"}}}
 	profile.Status.ClaimPropertySets = []cdiv1.ClaimPropertySet{{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeMode: new(corev1.PersistentVolumeFilesystem)}}
 	overhead := &cdiv1.CDIConfig{ObjectMeta: metav1.ObjectMeta{Name: cdi.ConfigName}} // with the default, 6%, 1Gi would need more than the smallest claim
-	overhead.Status.FilesystemOverhead = &cdiv1.FilesystemOverhead{Global: "0.01"}
+	overhead.Spec.FilesystemOverhead = &cdiv1.FilesystemOverhead{Global: "0.01"}
 	c := fake.NewClientBuilder().WithScheme(s).WithObjects(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "cloud"}, Provisioner: "topolvm.io"}, profile, overhead,

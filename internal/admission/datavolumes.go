@@ -43,7 +43,7 @@ func (d *dataVolumes) Handle(ctx context.Context, request admission.Request) adm
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("look whether DataVolume %s has a claim already: %w: try again", now.Name, err))
 	}
 	answer := refused(spec.Created(&now, claim))
-	if invalid := new(volume.Invalid); answer.Allowed && errors.As(populate.Served(now.Spec), &invalid) {
+	if invalid := new(volume.Invalid); answer.Allowed && errors.As(populate.Served("the DataVolume", now.Spec), &invalid) {
 		return answer.WithWarnings(invalid.Message)
 	}
 	return answer

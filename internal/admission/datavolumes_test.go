@@ -127,7 +127,7 @@ func (p plane) testWithoutController(port int) {
 	defer p.ask(port)
 	p.eventually("nobody answers", func() error {
 		if err := p.Create(t.Context(), dataVolume("new", nil), client.DryRunAll); !apierrors.IsInternalError(err) {
-			return fmt.Errorf("creating a DataVolume answers %v", err)
+			return fmt.Errorf("creating a DataVolume is refused for %q, want an internal error", apierrors.ReasonForError(err))
 		}
 		return nil
 	})

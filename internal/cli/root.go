@@ -63,7 +63,7 @@ func newRootCommand() *cobra.Command {
 		return usage("%v: see '%s --help'", err, cmd.CommandPath())
 	})
 	root.AddCommand(newConvertCommand(), newInspectCommand(), newMapCommand(), newPlanCommand(), newStatusCommand(), newRetryCommand(), newCheckCommand(),
-		newControllerCommand(), newWorkerCommand())
+		newControllerCommand(), newPopulatorCommand(), newWorkerCommand())
 	return root
 }
 

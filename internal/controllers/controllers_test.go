@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -32,34 +33,29 @@ import (
 // storage: the test plays them.
 type plane struct {
 	client.Client
-	t *testing.T
+	t     *testing.T
+	admin *rest.Config
 }
 
-func startPlane(t *testing.T) plane {
+// start runs controllers with the rights of a ServiceAccount, until the test's end.
+func start(t *testing.T, admin *rest.Config, account string, cached cache.Options, all func(ctrl.Manager) ([]controllers.Controller, error)) {
+	t.Helper()
 	scheme, err := controllers.Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin := apiserver.Start(t)
-	c, err := client.New(admin, client.Options{Scheme: scheme})
+	as := rest.CopyConfig(admin)
+	as.Impersonate.UserName = "system:serviceaccount:vmdisk:" + account
+	as.Impersonate.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:vmdisk", "system:authenticated"}
+	mgr, err := ctrl.NewManager(as, ctrl.Options{Scheme: scheme, Cache: cached, Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	account := rest.CopyConfig(admin)
-	account.Impersonate.UserName = "system:serviceaccount:vmdisk:vmdisk-controller"
-	account.Impersonate.Groups = []string{"system:serviceaccounts", "system:serviceaccounts:vmdisk", "system:authenticated"}
-	mgr, err := ctrl.NewManager(account, ctrl.Options{Scheme: scheme, Cache: controllers.Cached(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	list, err := all(mgr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := controllers.Index(t.Context(), mgr.GetFieldIndexer()); err != nil {
-		t.Fatal(err)
-	}
-	all, err := controllers.All(mgr, controllers.Options{Worker: pod.Settings{Image: "vmdisk:test"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, controller := range all {
+	for _, controller := range list {
 		if err := controller.Setup(mgr); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +69,25 @@ func startPlane(t *testing.T) plane {
 			t.Errorf("the manager ended: %v", err)
 		}
 	})
-	p := plane{c, t}
+}
+
+func startPlane(t *testing.T) plane {
+	scheme, err := controllers.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := apiserver.Start(t)
+	c, err := client.New(admin, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, admin, "vmdisk-controller", controllers.Cached(), func(mgr ctrl.Manager) ([]controllers.Controller, error) {
+		if err := controllers.Index(t.Context(), mgr.GetFieldIndexer()); err != nil {
+			return nil, err
+		}
+		return controllers.All(mgr, controllers.Options{Worker: pod.Settings{Image: "vmdisk:test"}})
+	})
+	p := plane{c, t, admin}
 	p.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant-a"}})
 	return p
 }
@@ -154,14 +168,14 @@ func TestControllers(t *testing.T) {
 	p.create(storageClass("replicated", "linstor.csi.linbit.com"))
 
 	t.Run("each class gets a profile, and an overhead", func(t *testing.T) {
-		p := plane{p.Client, t}
+		p := plane{p.Client, t, p.admin}
 		until(p, named(&cdiv1.StorageProfile{}, "", "replicated"), "profile", func(s *cdiv1.StorageProfile) bool { return len(s.Status.ClaimPropertySets) == 3 })
 		until(p, named(&cdiv1.CDIConfig{}, "", "config"), "config", func(c *cdiv1.CDIConfig) bool {
 			return c.Status.FilesystemOverhead != nil && c.Status.FilesystemOverhead.StorageClass["replicated"] == "0.06"
 		})
 	})
 	t.Run("the CDIConfig comes back when somebody deletes it", func(t *testing.T) {
-		p := plane{p.Client, t}
+		p := plane{p.Client, t, p.admin}
 		old := until(p, named(&cdiv1.CDIConfig{}, "", "config"), "config", there)
 		if err := p.Delete(t.Context(), old); err != nil {
 			t.Fatal(err)
@@ -169,15 +183,18 @@ func TestControllers(t *testing.T) {
 		before := old.UID
 		until(p, named(&cdiv1.CDIConfig{}, "", "config"), "new config", func(c *cdiv1.CDIConfig) bool { return c.UID != before && c.Status.FilesystemOverhead != nil })
 	})
-	t.Run("a disk is made, filled and ready", func(t *testing.T) { importADisk(plane{p.Client, t}) })
-	t.Run("a disk that failed is tried again when somebody asks", func(t *testing.T) { retryAFailedDisk(plane{p.Client, t}) })
-	t.Run("a disk on a filesystem grows, but not under a virtual machine", func(t *testing.T) { growADisk(plane{p.Client, t}) })
-	t.Run("a disk whose class doesn't let volumes grow says so", func(t *testing.T) { refuseToGrow(plane{p.Client, t}) })
-	t.Run("the same manifest again changes nothing", func(t *testing.T) { applyAgain(plane{p.Client, t}) })
-	t.Run("a claim that was kept is taken over as it is", func(t *testing.T) { restoreAClaim(plane{p.Client, t}) })
-	t.Run("a volume that was kept is bound, and not filled", func(t *testing.T) { restoreAVolume(plane{p.Client, t}) })
-	t.Run("a worker that is to be kept is kept", func(t *testing.T) { keepTheWorker(plane{p.Client, t}) })
-	t.Run("a quota's refusal is told, and room lets the disk go on", func(t *testing.T) { waitForQuota(plane{p.Client, t}) })
+	t.Run("a disk is made, filled and ready", func(t *testing.T) { importADisk(plane{p.Client, t, p.admin}) })
+	t.Run("a disk that failed is tried again when somebody asks", func(t *testing.T) { retryAFailedDisk(plane{p.Client, t, p.admin}) })
+	t.Run("a disk on a filesystem grows, but not under a virtual machine", func(t *testing.T) { growADisk(plane{p.Client, t, p.admin}) })
+	t.Run("a disk whose class doesn't let volumes grow says so", func(t *testing.T) { refuseToGrow(plane{p.Client, t, p.admin}) })
+	t.Run("the same manifest again changes nothing", func(t *testing.T) { applyAgain(plane{p.Client, t, p.admin}) })
+	t.Run("a claim that was kept is taken over as it is", func(t *testing.T) { restoreAClaim(plane{p.Client, t, p.admin}) })
+	t.Run("a volume that was kept is bound, and not filled", func(t *testing.T) { restoreAVolume(plane{p.Client, t, p.admin}) })
+	t.Run("a worker that is to be kept is kept", func(t *testing.T) { keepTheWorker(plane{p.Client, t, p.admin}) })
+	t.Run("a bare claim is filled from its source", func(t *testing.T) { populateAClaim(plane{p.Client, t, p.admin}) })
+	t.Run("each kind of limit is named, and room lets the disk go on", func(t *testing.T) { waitForEachLimit(plane{p.Client, t, p.admin}) })
+	t.Run("of those that wait for a quota the oldest goes first, and a smaller one passes a blocked larger one", func(t *testing.T) { oldestFirst(plane{p.Client, t, p.admin}) })
+	t.Run("a quota's refusal is told, and room lets the disk go on", func(t *testing.T) { waitForQuota(plane{p.Client, t, p.admin}) })
 }
 
 // importADisk plays storage and kubelet for one disk.

@@ -49,8 +49,8 @@ func (m *Mapping) Extend(next Mapping) bool {
 }
 
 // Map calls f with the mappings of the whole disk, in its order and joined where they continue each other. What an image
-// that is no Mapper tells is taken from its extents. An image of the given length in bytes, or Unknown, is refused where more of its disk
-// than that has a place in it.
+// that is no Mapper tells is taken from its extents. An image that tells where its bytes lie as they are, and
+// has more of them than its length in bytes, is refused.
 func Map(img Image, length int64, f func(Mapping) error) error {
 	mapper, ok := img.(Mapper)
 	if !ok {

@@ -34,6 +34,8 @@ type Spec struct {
 	Grow bool `json:"grow,omitempty"`
 	// Checkpoint is the newest one that an earlier attempt for the same claim has told, to go on from; empty for none.
 	Checkpoint string `json:"checkpoint,omitempty"`
+	// Egress bounds which addresses the worker connects to; nil: all are reached, as far as the network lets it.
+	Egress *Egress `json:"egress,omitempty"`
 	// PatienceSeconds is how long nothing may move before the worker gives up; 0: it never does.
 	PatienceSeconds int64 `json:"patienceSeconds,omitempty"`
 }

@@ -68,6 +68,20 @@ func (w *Writer) perform(ctx context.Context, a action.Action) (client.Object, e
 			metadata: map[string]any{"annotations": a.Annotations},
 			spec:     map[string]any{"resources": map[string]any{"requests": map[string]any{string(corev1.ResourceStorage): size}}},
 		})
+	case action.Reclaim:
+		var mark any // null removes an annotation
+		if a.Mark != "" {
+			mark = a.Mark
+		}
+		return w.patch(ctx, a.Volume, change{
+			metadata: map[string]any{"annotations": map[string]any{a.Key: mark}},
+			spec:     map[string]any{"persistentVolumeReclaimPolicy": a.Policy},
+		})
+	case action.Hand:
+		return w.patch(ctx, a.Volume, change{metadata: map[string]any{}, spec: map[string]any{"claimRef": map[string]any{
+			"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+			"namespace": a.Claim.Namespace, "name": a.Claim.Name, "uid": a.Claim.UID, "resourceVersion": nil,
+		}}})
 	default:
 		return nil, fmt.Errorf("unknown action %T", a)
 	}

@@ -148,7 +148,7 @@ func (r rule) allows(imported string) bool {
 	if imported == module || strings.HasPrefix(imported, module+"/") {
 		return covers(r.ours, strings.TrimPrefix(strings.TrimPrefix(imported, module), "/"))
 	}
-	if below(r.never, imported) && imported != "net/url" { // which only parses
+	if below(r.never, imported) && imported != "net/url" && imported != "net/netip" { // which only parse
 		return false
 	}
 	first, _, _ := strings.Cut(imported, "/")

@@ -68,6 +68,7 @@ const (
 	ConnectionRefused  Reason = "ConnectionRefused"
 	ConnectionReset    Reason = "ConnectionReset"
 	Unreachable        Reason = "Unreachable"
+	AddressForbidden   Reason = "AddressForbidden"
 	CertificateInvalid Reason = "CertificateInvalid"
 	TLSFailed          Reason = "TLSFailed"
 	Timeout            Reason = "Timeout"

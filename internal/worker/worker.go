@@ -128,6 +128,9 @@ func runHTTP(ctx context.Context, spec job.Spec, o Options, p *printer) (report 
 	if err != nil {
 		return report, err
 	}
+	if options.Reach, err = reach(spec.Egress, options.Reach); err != nil {
+		return report, err
+	}
 	if spec.Checkpoint != "" {
 		options.Head = image.HeadBytes // most of the image won't be read
 	}
@@ -148,6 +151,22 @@ func runHTTP(ctx context.Context, spec job.Spec, o Options, p *printer) (report 
 		j.Resume, j.Resumed = transfer.ParseCheckpoint(spec.Checkpoint), p.resumed
 	}
 	return transfer.Run(ctx, j)
+}
+
+// reach is where the job lets the worker connect to, put on top of ground.
+func reach(e *job.Egress, ground *http.Reach) (*http.Reach, error) {
+	if e == nil {
+		return ground, nil
+	}
+	var r http.Reach
+	if ground != nil {
+		r = *ground
+	}
+	var err error
+	if r.Deny, r.Allow, err = e.Parse(); err != nil {
+		return nil, broken("the job's egress can't be read: %v", err)
+	}
+	return &r, nil
 }
 
 // openTarget opens the volume, with what an earlier attempt has left on it where that may be gone on with.

@@ -209,6 +209,17 @@ func TestResultsSayWhatHappened(t *testing.T) {
 			change: func(s *job.Spec) { s.Target.Path = "/none/disk.img" },
 			want:   job.Result{Outcome: job.TargetFailed, Reason: "Missing", Message: "look at the filesystem of /none: no such file or directory"},
 		},
+		"an address out of the job's reach": {
+			change: func(s *job.Spec) {
+				s.Egress = &job.Egress{Deny: job.Internal()}
+				s.Source.HTTP.URL = "http://127.0.0.1/disk"
+			},
+			want: job.Result{Outcome: job.SourceFailed, Reason: "AddressForbidden", Message: "127.0.0.1 is internal to the cluster, its nodes or their network (address 127.0.0.1), and not read from here: use a public server, or ask the administrator to allow that address"},
+		},
+		"a reach that can't be read": {
+			change: func(s *job.Spec) { s.Egress = &job.Egress{Deny: []string{"ten"}} },
+			want:   job.Result{Outcome: job.Broken, Reason: "InvalidJob", Message: `the job's egress can't be read: "ten" is not a range of addresses such as 10.0.0.0/8`},
+		},
 		"a target of no kind": {
 			change: func(s *job.Spec) { s.Target.Kind = "tape" },
 			want:   job.Result{Outcome: job.Broken, Reason: "InvalidJob", Message: `the job's target is of kind "tape"; file and block are known`},

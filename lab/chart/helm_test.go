@@ -97,6 +97,19 @@ func TestTheChartIsLinted(t *testing.T) {
 	}
 }
 
+// TestTheCloneStrategyOverride: an empty one is left out, since the field has no empty value.
+func TestTheCloneStrategyOverride(t *testing.T) {
+	for value, want := range map[string]any{"": nil, "copy": "copy"} {
+		spec := render(t, "vmdisk", "cdi.cloneStrategyOverride="+value)["CDI cdi"]["spec"].(map[string]any)
+		if got := spec["cloneStrategyOverride"]; got != want {
+			t.Errorf("with %q the CDI resource has %v", value, got)
+		}
+	}
+	if out, err := helm(t, "", "lint", chart, "--set", "cdi.cloneStrategyOverride=best"); err == nil {
+		t.Errorf("a strategy that there isn't passes:\n%s", out)
+	}
+}
+
 // TestValues: what each value changes.
 func TestValues(t *testing.T) {
 	arguments := func(objects map[string]map[string]any) []string {

@@ -31,7 +31,8 @@ func replacements() []replacement {
 		{controllerFile, "        - --worker-image=vmdisk:latest\n", "        - --worker-image={{ .Values.image }}\n        {{- include \"vmdisk.flags\" . | nindent 8 }}\n"},
 		{controllerFile, "        ports:\n        - name: metrics\n          containerPort: 8080\n", "        ports:\n        {{- if .Values.metrics.enabled }}\n        - name: metrics\n          containerPort: 8080\n        {{- end }}\n"},
 		{controllerFile, "        resources:\n          requests:\n            cpu: 50m\n            memory: 64Mi\n          limits:\n            memory: 512Mi\n", "        resources: {{ toYaml .Values.resources | nindent 10 }}\n"},
-		{cdiFile, "  config:\n    featureGates: [HonorWaitForFirstConsumer]\n", "  config: {{ toYaml .Values.cdi.config | nindent 4 }}\n  {{- with .Values.cdi.workload }}\n  workload: {{ toYaml . | nindent 4 }}\n  {{- end }}\n"},
+		{cdiFile, "  config:\n    featureGates: [HonorWaitForFirstConsumer]\n", "  config: {{ toYaml .Values.cdi.config | nindent 4 }}\n  {{- with .Values.cdi.workload }}\n  workload: {{ toYaml . | nindent 4 }}\n  {{- end }}\n" +
+			"  {{- with .Values.cdi.cloneStrategyOverride }}\n  cloneStrategyOverride: {{ . }}\n  {{- end }}\n"},
 	}
 }
 

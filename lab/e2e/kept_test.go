@@ -3,8 +3,10 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -30,7 +32,7 @@ func TestRestoredWithItsVolume(t *testing.T) {
 			kept, exported := n.volume("disk"), get(n, "disk", &v1alpha1.VMDisk{})
 			n.deleteAllBut(kept)
 			workers := n.watchWorkers()
-			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "disk", Labels: kept.claim.Labels, Annotations: kept.claim.Annotations}, Spec: kept.claim.Spec}
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "disk", Labels: kept.claim.Labels, Annotations: exportable(kept.claim)}, Spec: kept.claim.Spec}
 			n.create(claim, &v1alpha1.VMDisk{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Spec: exported.Spec})
 			n.becomesReady("disk")
 			n.eventually(soon, "the claim is bound to its old volume", func() error {
@@ -76,20 +78,32 @@ func (n *tenant) deleteAllBut(kept volume) {
 	}
 	n.becomesEmpty()
 	n.changeVolume(kept.pv, func(pv *corev1.PersistentVolume) {
-		pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete // for the test's end
 		pv.Spec.ClaimRef.UID, pv.Spec.ClaimRef.ResourceVersion = "", ""
 	})
+	n.t.Cleanup(func() { // not before: the driver deletes a volume that looks released
+		n.changeVolume(kept.pv, func(pv *corev1.PersistentVolume) {
+			pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+		})
+	})
+}
+
+// exportable are the annotations of a claim that backup tools keep: all but those that say to which volume this very claim is bound.
+func exportable(claim *corev1.PersistentVolumeClaim) map[string]string {
+	kept := maps.Clone(claim.Annotations)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return strings.HasPrefix(key, "pv.kubernetes.io/") })
+	return kept
 }
 
 // changeVolume changes a PersistentVolume, as an administrator does.
 func (n *tenant) changeVolume(pv *corev1.PersistentVolume, change func(*corev1.PersistentVolume)) {
 	n.t.Helper()
-	if err := n.Get(n.t.Context(), client.ObjectKeyFromObject(pv), pv); err != nil {
+	ctx := context.WithoutCancel(n.t.Context()) // also at the test's end
+	if err := n.Get(ctx, client.ObjectKeyFromObject(pv), pv); err != nil {
 		n.t.Fatalf("read volume %s: %v", pv.Name, err)
 	}
 	before := client.MergeFrom(pv.DeepCopy())
 	change(pv)
-	if err := n.Patch(n.t.Context(), pv, before); err != nil {
+	if err := n.Patch(ctx, pv, before); err != nil {
 		n.t.Fatalf("change volume %s: %v", pv.Name, err)
 	}
 }

@@ -83,7 +83,7 @@ func newTenant(t *testing.T) *tenant {
 			t.Logf("the story of namespace %s:\n%s", n.name, n.story())
 		}
 		// Waiting for its end would hold up the next scenario; TestMain waits for all of them.
-		if err := c.Delete(context.WithoutCancel(t.Context()), namespace); err != nil {
+		if err := c.Delete(context.WithoutCancel(t.Context()), namespace); client.IgnoreNotFound(err) != nil {
 			t.Errorf("delete namespace %s: %v", n.name, err)
 		}
 	})

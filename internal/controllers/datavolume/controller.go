@@ -55,13 +55,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	})
 }
 
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
 // quotaLag is how long after us the API server may see a quota's change.
 const quotaLag = 2 * time.Second
 
 // twice wakes whoever a changed quota may have been holding up, at once and a little later. The API server judges by a view of the quotas
 // of its own, which may still be the old one when we ask at once.
 func (r *Reconciler) twice() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	wake := func(ctx context.Context, changed client.Object, q queue) {
 		for _, request := range r.unfinished(ctx, changed) {
 			q.Add(request)
@@ -85,12 +86,19 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	asked := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 	// An event that expires tells nothing new.
 	lasting := predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }}
+	// Whom an older disk has held up needn't wait for it any more once it is gone.
+	gone := handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+		for _, request := range r.unfinished(ctx, e.Object) {
+			q.Add(request)
+		}
+	}}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("datavolume").
 		For(&cdiv1.DataVolume{}, builder.WithPredicates(asked)).
 		Owns(&corev1.Pod{}).
 		Watches(&corev1.PersistentVolumeClaim{}, &handler.EnqueueRequestForObject{}).
 		Watches(&corev1.Event{}, handler.EnqueueRequestsFromMapFunc(r.concerned), builder.WithPredicates(lasting)).
+		Watches(&cdiv1.DataVolume{}, gone).
 		Watches(&corev1.ResourceQuota{}, r.twice()).
 		Watches(&corev1.LimitRange{}, waiting).
 		Watches(&storagev1.StorageClass{}, waiting).

@@ -3,6 +3,7 @@ package datavolume
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,9 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (pop
 		return w, err
 	}
 	if w.Claim == nil {
+		if w.Line, err = r.line(ctx, w.DataVolume); err != nil {
+			return w, err
+		}
 		w.Static, err = r.static(ctx, w.DataVolume)
 		return w, err
 	}
@@ -38,11 +42,47 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (pop
 	if w.Worker, err = kube.Find[corev1.Pod](ctx, r.Reader, worker); err != nil {
 		return w, err
 	}
+	if w.Worker == nil && w.DataVolume.Status.Phase != cdiv1.Succeeded {
+		if w.Line, err = r.line(ctx, w.DataVolume); err != nil {
+			return w, err
+		}
+	}
 	if w.Warnings, err = kube.Warnings(ctx, r.Reader, w.Claim, w.Worker); err != nil {
 		return w, err
 	}
 	err = r.observeWork(ctx, &w)
 	return w, err
+}
+
+// line reads the quotas of a disk's namespace, and the older disks that they have refused.
+func (r *Reconciler) line(ctx context.Context, self *cdiv1.DataVolume) (populate.Line, error) {
+	var quotas corev1.ResourceQuotaList
+	if err := r.Reader.List(ctx, &quotas, client.InNamespace(self.Namespace)); err != nil {
+		return populate.Line{}, fmt.Errorf("list quotas: %w", err)
+	}
+	line := populate.Line{Quotas: quotas.Items}
+	if len(quotas.Items) == 0 {
+		return line, nil
+	}
+	var all cdiv1.DataVolumeList
+	if err := r.Reader.List(ctx, &all, client.InNamespace(self.Namespace)); err != nil {
+		return line, fmt.Errorf("list DataVolumes: %w", err)
+	}
+	slices.SortFunc(all.Items, populate.ByAge)
+	for _, dv := range all.Items {
+		if dv.UID == self.UID {
+			break
+		}
+		claim, worker := populate.Refused(&dv)
+		switch {
+		case dv.DeletionTimestamp != nil:
+		case claim:
+			line.Claims = append(line.Claims, dv)
+		case worker:
+			line.Workers = append(line.Workers, dv)
+		}
+	}
+	return line, nil
 }
 
 // observeWork reads what the worker is doing.
@@ -94,6 +134,7 @@ func (r *Reconciler) unfinished(ctx context.Context, changed client.Object) []re
 	if err := r.Reader.List(ctx, &all, client.InNamespace(changed.GetNamespace())); err != nil {
 		return nil // the cache is not there yet; once it is, every DataVolume is reconciled
 	}
+	slices.SortFunc(all.Items, populate.ByAge) // who came first is looked at first
 	var requests []reconcile.Request
 	for i := range all.Items {
 		dv := &all.Items[i]

@@ -55,7 +55,7 @@ func (w World) taken() string {
 	switch {
 	case w.DataVolume != nil && !left(w.DataVolume, "VMDisk"):
 		return "DataVolume " + name + waits
-	case w.DataVolume != nil || w.Claim == nil || left(w.Claim, "DataVolume"):
+	case w.Claim == nil || left(w.Claim, "DataVolume"):
 		return ""
 	case populate.Adoptable(&cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}, w.Claim):
 		return fmt.Sprintf("PersistentVolumeClaim %s exists already and is marked as filled for this disk: the disk takes it over as it is, whatever its spec says", name)
@@ -135,7 +135,7 @@ func (w World) pinned() string {
 	case !waits:
 		return fmt.Sprintf("a volume of StorageClass %s can be used %s only, and the class picks the place without asking where the virtual machine may run: "+
 			"one that may not run there won't start. A class with volumeBindingMode: WaitForFirstConsumer asks", class.Name, where)
-	case w.Disk.Spec.Immediate():
+	case w.Disk.Spec.Immediate() && w.Disk.Spec.Placement.IsEmpty(): // else its owner has picked the place
 		return fmt.Sprintf("a volume of StorageClass %s can be used %s only, and with bindImmediately the place is picked before the virtual machine is known: "+
 			"one that may not run there won't start. bindImmediately: false avoids that", class.Name, where)
 	default:

@@ -78,6 +78,10 @@ func TestFor(t *testing.T) {
 		"a DataVolume that is being deleted": {func(w *World) {
 			w.DataVolume = &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: "web", DeletionTimestamp: &metav1.Time{}}}
 		}, nil},
+		"a DataVolume that an earlier disk left, and a claim of somebody's": {func(w *World) {
+			w.DataVolume = &cdiv1.DataVolume{ObjectMeta: controlled("VMDisk", "web")}
+			w.Claim = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
+		}, []string{"PersistentVolumeClaim web" + waits}},
 		"a claim of somebody's": {func(w *World) { w.Claim = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "web"}} }, []string{"PersistentVolumeClaim web" + waits}},
 		"a claim that a backup brought back": {
 			func(w *World) {
@@ -125,7 +129,10 @@ func TestFor(t *testing.T) {
 		"a class of one node that is the default": {func(w *World) { w.Disk.Spec.StorageClass = ""; w.mark(cdi.DefaultClass, "local") },
 			[]string{"a volume of StorageClass local" + onOne + "with bindImmediately the place is picked before the virtual machine is known: one that may not run there won't start. bindImmediately: false avoids that"}},
 		"a class of one node, and a disk that waits": {func(w *World) { w.Disk.Spec.StorageClass, w.Disk.Spec.BindImmediately = "local", new(false) }, nil},
-		"a class of one node, where there is one":    {func(w *World) { w.Disk.Spec.StorageClass, w.Nodes = "local", w.Nodes[:1] }, nil},
+		"a class of one node, and a disk that says where": {func(w *World) {
+			w.Disk.Spec.StorageClass, w.Disk.Spec.Placement = "local", &v1alpha1.Placement{NodeSelector: map[string]string{"gpu": "yes"}}
+		}, nil},
+		"a class of one node, where there is one": {func(w *World) { w.Disk.Spec.StorageClass, w.Nodes = "local", w.Nodes[:1] }, nil},
 		"a class of one node that never waits": {func(w *World) { w.Disk.Spec.StorageClass, w.Disk.Spec.BindImmediately = "eager", new(false) },
 			[]string{"a volume of StorageClass eager" + onOne + "the class picks the place without asking where the virtual machine may run: one that may not run there won't start. A class with volumeBindingMode: WaitForFirstConsumer asks"}},
 

@@ -31,7 +31,7 @@ func defaults(s Seen) []Finding {
 		}
 		return []Finding{{OK, "the default class", fmt.Sprintf("VMDisks that name none get %s, by --default-storage-class", name), ""}}
 	}
-	virt, cluster := marked(s.Classes, cdi.DefaultVirtClass), marked(s.Classes, cdi.DefaultClass)
+	virt, cluster := volume.Marked(s.Classes, cdi.DefaultVirtClass), volume.Marked(s.Classes, cdi.DefaultClass)
 	chosen := volume.VirtDefault(s.Classes)
 	if chosen == nil {
 		return []Finding{{Warning, "the default class", "there is none, so a disk must name its class",
@@ -52,18 +52,6 @@ func defaults(s Seen) []Finding {
 		why = "as the default for virtual machines"
 	}
 	return append(findings, Finding{OK, "the default class", fmt.Sprintf("disks that name none get %s, %s", chosen.Name, why), ""})
-}
-
-// marked are the names of the classes with an annotation "true".
-func marked(classes []storagev1.StorageClass, key string) []string {
-	var names []string
-	for _, c := range classes {
-		if c.Annotations[key] == "true" {
-			names = append(names, c.Name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // profiles: of each class it is known what its volumes are like.

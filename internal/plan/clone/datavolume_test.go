@@ -1,10 +1,11 @@
 package clone
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 // cluster is a small one, of a driver that says nothing of nodes: a claim "golden" with 20Gi, and a snapshot "snap" of it.
@@ -47,7 +48,17 @@ metadata: {name: content}
 spec: {driver: d, sourceVolumeMode: Block}
 `
 
-func TestDataVolumes(t *testing.T) {
+// dataVolumeCase is a DataVolume "d" in the small cluster.
+type dataVolumeCase struct {
+	// spec has the lines of its spec, annotations its own where it isn't to be bound at once.
+	spec, annotations string
+	changes           []change
+	// add is YAML that is added.
+	add  string
+	want answer
+}
+
+func dataVolumeCases() map[string]dataVolumeCase {
 	const storage = "storage: {resources: {requests: {storage: 20Gi}}}"
 	const claim = "source: {pvc: {namespace: ns, name: golden}}"
 	const snap = "source: {snapshot: {namespace: ns, name: snap}}"
@@ -61,23 +72,19 @@ func TestDataVolumes(t *testing.T) {
 	waits := func(r Reason, then Strategy) answer {
 		return answer{Strategy: Wait, Reason: r, Then: then, StorageClass: "c"}
 	}
-	for name, c := range map[string]struct {
-		spec, annotations string
-		changes           []change
-		add               string
-		want              answer
-	}{
+	return map[string]dataVolumeCase{
 		"a claim": {spec: storage + "\n  " + claim, want: clone},
 		"a claim of the DataVolume's own namespace": {spec: storage + "\n  source: {pvc: {name: golden}}", want: waits(SourceNotFound, "")},
-		"a larger disk":                       {spec: "storage: {resources: {requests: {storage: 30Gi}}}\n  " + claim, want: grown},
-		"no size is the source's":             {spec: "storage: {}\n  " + claim, want: clone},
-		"a class by name":                     {spec: "storage: {storageClassName: c, resources: {requests: {storage: 20Gi}}}\n  " + claim, want: named},
-		"an empty name in a storage section":  {spec: "storage: {storageClassName: '', resources: {requests: {storage: 20Gi}}}\n  " + claim, want: clone},
-		"a claim that is written out":         {spec: "pvc: {accessModes: [ReadWriteOnce], volumeMode: Block, resources: {requests: {storage: 20Gi}}}\n  " + claim, want: clone},
-		"one without a size":                  {spec: "pvc: {storageClassName: c, accessModes: [ReadWriteOnce], volumeMode: Block}\n  " + claim, want: named},
-		"one of another mode":                 {spec: "pvc: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 20Gi}}}\n  " + claim, want: copied(VolumeModeMismatch)},
-		"one that is smaller than the source": {spec: "pvc: {accessModes: [ReadWriteOnce], volumeMode: Block, resources: {requests: {storage: 19Gi}}}\n  " + claim, want: answer{Strategy: Reject, Reason: TargetSmallerThanSource, StorageClass: "c"}},
-		"one without access modes":            {spec: "pvc: {resources: {requests: {storage: 20Gi}}}\n  " + claim, want: answer{Strategy: Reject, Reason: ClaimNotValid, StorageClass: "c"}},
+		"one that is there":                         {spec: storage + "\n  source: {pvc: {name: golden}}", changes: []change{{"namespace: ns", "namespace: t"}}, want: clone},
+		"a larger disk":                             {spec: "storage: {resources: {requests: {storage: 30Gi}}}\n  " + claim, want: grown},
+		"no size is the source's":                   {spec: "storage: {}\n  " + claim, want: clone},
+		"a class by name":                           {spec: "storage: {storageClassName: c, resources: {requests: {storage: 20Gi}}}\n  " + claim, want: named},
+		"an empty name in a storage section":        {spec: "storage: {storageClassName: '', resources: {requests: {storage: 20Gi}}}\n  " + claim, want: clone},
+		"a claim that is written out":               {spec: "pvc: {accessModes: [ReadWriteOnce], volumeMode: Block, resources: {requests: {storage: 20Gi}}}\n  " + claim, want: clone},
+		"one without a size":                        {spec: "pvc: {storageClassName: c, accessModes: [ReadWriteOnce], volumeMode: Block}\n  " + claim, want: named},
+		"one of another mode":                       {spec: "pvc: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 20Gi}}}\n  " + claim, want: copied(VolumeModeMismatch)},
+		"one that is smaller than the source":       {spec: "pvc: {accessModes: [ReadWriteOnce], volumeMode: Block, resources: {requests: {storage: 19Gi}}}\n  " + claim, want: answer{Strategy: Reject, Reason: TargetSmallerThanSource, StorageClass: "c"}},
+		"one without access modes":                  {spec: "pvc: {resources: {requests: {storage: 20Gi}}}\n  " + claim, want: answer{Strategy: Reject, Reason: ClaimNotValid, StorageClass: "c"}},
 		"a default for virtual machines is not for claims that are written out": {spec: "pvc: {accessModes: [ReadWriteOnce], volumeMode: Block, resources: {requests: {storage: 20Gi}}}\n  " + claim,
 			add:  "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: virt, annotations: {storageclass.kubevirt.io/is-default-virt-class: 'true'}}\nprovisioner: other",
 			want: clone},
@@ -105,35 +112,46 @@ func TestDataVolumes(t *testing.T) {
 			add: "apiVersion: snapshot.storage.k8s.io/v1\nkind: VolumeSnapshotClass\nmetadata: {name: s}\ndriver: d"},
 		"a snapshot, where snapshots are wished for": {spec: storage + "\n  " + snap, changes: []change{{"cloneStrategy: csi-clone", "cloneStrategy: snapshot"}}, want: restore},
 
-		"a snapshot, whatever is wished for": {spec: storage + "\n  " + snap, changes: []change{{"cloneStrategy: csi-clone", "cloneStrategy: copy"}}, want: restore},
-		"a snapshot that isn't there":        {spec: storage + "\n  " + snap, changes: []change{{"name: snap,", "name: other,"}}, want: waits(SourceNotFound, "")},
-		"a snapshot that isn't ready":        {spec: storage + "\n  " + snap, changes: []change{{", restoreSize: 20Gi", ""}}, want: waits(SourceNotReady, Snapshot)},
-		"a snapshot without content":         {spec: storage + "\n  " + snap, changes: []change{{"Name: content,", "Name: other,"}}, want: waits(SourceNotReady, HostAssisted)},
-		"a snapshot that is being deleted":   {spec: storage + "\n  " + snap, changes: []change{{"{name: snap, ", "{name: snap, deletionTimestamp: '2026-11-30T00:00:00Z', "}}, want: waits(SourceNotReady, Snapshot)},
-		"a snapshot of another driver":       {spec: storage + "\n  " + snap, changes: []change{{"{driver: d, source", "{driver: e, source"}}, want: copied(DriverMismatch)},
-		"a snapshot of a filesystem":         {spec: storage + "\n  " + snap, changes: []change{{", sourceVolumeMode: Block", ""}}, want: copied(VolumeModeMismatch)},
-		"a snapshot that is larger":          {spec: storage + "\n  " + snap, changes: []change{{"restoreSize: 20Gi", "restoreSize: 21Gi"}}, want: answer{Strategy: Reject, Reason: TargetSmallerThanSource, StorageClass: "c"}},
-		"a snapshot that must grow":          {spec: "storage: {resources: {requests: {storage: 30Gi}}}\n  " + snap, changes: []change{{"allowVolumeExpansion: true", "allowVolumeExpansion: false"}}, want: copied(NoVolumeExpansion)},
-	} {
+		"a snapshot needs no room for another one": {spec: storage + "\n  " + snap, want: restore,
+			add: "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q, namespace: ns}\nspec: {hard: {count/volumesnapshots.snapshot.storage.k8s.io: 0}}"},
+		"a snapshot needs no class that profiles name":               {spec: storage + "\n  " + snap, want: restore, changes: []change{{"status: {cloneStrategy: csi-clone", "status: {snapshotClass: gone, cloneStrategy: csi-clone"}}},
+		"a snapshot of a filesystem has room for less than its size": {spec: "storage: {resources: {requests: {storage: 19320Mi}}}\n  " + snap, changes: []change{{", sourceVolumeMode: Block", ""}, {", volumeMode: Block}]", "}]"}}, want: restore},
+		"a snapshot, whatever is wished for":                         {spec: storage + "\n  " + snap, changes: []change{{"cloneStrategy: csi-clone", "cloneStrategy: copy"}}, want: restore},
+		"a snapshot that isn't there":                                {spec: storage + "\n  " + snap, changes: []change{{"name: snap,", "name: other,"}}, want: waits(SourceNotFound, "")},
+		"a snapshot that isn't ready":                                {spec: storage + "\n  " + snap, changes: []change{{", restoreSize: 20Gi", ""}}, want: waits(SourceNotReady, Snapshot)},
+		"a snapshot without content":                                 {spec: storage + "\n  " + snap, changes: []change{{"Name: content,", "Name: other,"}}, want: waits(SourceNotReady, HostAssisted)},
+		"a snapshot that is being deleted":                           {spec: storage + "\n  " + snap, changes: []change{{"{name: snap, ", "{name: snap, deletionTimestamp: '2026-11-30T00:00:00Z', "}}, want: waits(SourceNotReady, Snapshot)},
+		"a snapshot of another driver":                               {spec: storage + "\n  " + snap, changes: []change{{"{driver: d, source", "{driver: e, source"}}, want: copied(DriverMismatch)},
+		"a snapshot of a filesystem":                                 {spec: storage + "\n  " + snap, changes: []change{{", sourceVolumeMode: Block", ""}}, want: copied(VolumeModeMismatch)},
+		"a snapshot that is larger":                                  {spec: storage + "\n  " + snap, changes: []change{{"restoreSize: 20Gi", "restoreSize: 21Gi"}}, want: answer{Strategy: Reject, Reason: TargetSmallerThanSource, StorageClass: "c"}},
+		"a snapshot that must grow":                                  {spec: "storage: {resources: {requests: {storage: 30Gi}}}\n  " + snap, changes: []change{{"allowVolumeExpansion: true", "allowVolumeExpansion: false"}}, want: copied(NoVolumeExpansion)},
+	}
+}
+
+func (c dataVolumeCase) plan(t *testing.T) Plan {
+	t.Helper()
+	text := smallCluster
+	for _, change := range c.changes {
+		if !strings.Contains(text, change.from) {
+			t.Fatalf("the cluster lacks %q", change.from)
+		}
+		text = strings.ReplaceAll(text, change.from, change.to)
+	}
+	annotations := cmp.Or(c.annotations, "{cdi.kubevirt.io/storage.bind.immediate.requested: ''}")
+	text += "---\n" + c.add + "\n---\napiVersion: cdi.kubevirt.io/v1beta1\nkind: DataVolume\nmetadata: {name: d, namespace: t, annotations: " + annotations + "}\nspec:\n  " + c.spec + "\n"
+	cluster := clusterOf(t, parse(t, text))
+	request, found := Named(cluster, Options{}, "t", "d")
+	if !found {
+		t.Fatal("the DataVolume is not found")
+	}
+	return Of(request, cluster, Options{})
+}
+
+func TestDataVolumes(t *testing.T) {
+	for name, c := range dataVolumeCases() {
 		t.Run(name, func(t *testing.T) {
-			text := smallCluster
-			for _, change := range c.changes {
-				if !strings.Contains(text, change.from) {
-					t.Fatalf("the cluster lacks %q", change.from)
-				}
-				text = strings.ReplaceAll(text, change.from, change.to)
-			}
-			if c.annotations == "" {
-				c.annotations = "{cdi.kubevirt.io/storage.bind.immediate.requested: ''}"
-			}
-			text += "---\n" + c.add + "\n---\napiVersion: cdi.kubevirt.io/v1beta1\nkind: DataVolume\nmetadata: {name: d, namespace: t, annotations: " + c.annotations + "}\nspec:\n  " + c.spec + "\n"
-			cluster := clusterOf(t, parse(t, text))
-			request, found := Named(cluster, Options{}, "t", "d")
-			if !found {
-				t.Fatal("the DataVolume is not found")
-			}
-			got := Of(request, cluster, Options{})
-			if diff := cmp.Diff(c.want, got.answer()); diff != "" || got.Refusal != "" {
+			got := c.plan(t)
+			if diff := gocmp.Diff(c.want, got.answer()); diff != "" || got.Refusal != "" {
 				t.Errorf("refusal %q; plan (-want +got):\n%s\n%s", got.Refusal, diff, got.Message)
 			}
 		})
@@ -154,6 +172,7 @@ func TestWhatIsPlanned(t *testing.T) {
 		want    []string
 	}{
 		"each VMDisk, in order":                           {disk("b", "{image: {name: x}}") + disk("a", http), []string{"VMDisk ns/a", "VMDisk ns/b"}},
+		"a DataVolume that has a VMDisk's name elsewhere": {disk("a", "{image: {name: x}}") + strings.Replace(dv("a", golden), "namespace: ns", "namespace: other", 1), []string{"DataVolume other/a", "VMDisk ns/a"}},
 		"not the DataVolume of a VMDisk":                  {disk("a", "{image: {name: x}}") + dv("a", golden), []string{"VMDisk ns/a"}},
 		"a DataVolume that is made from another volume":   {disk("a", "{image: {name: x}}") + dv("b", golden), []string{"DataVolume ns/b", "VMDisk ns/a"}},
 		"not the one that it is made from":                {dv("b", "{pvc: {namespace: ns, name: c}}") + dv("c", golden), []string{"DataVolume ns/b"}},
@@ -165,7 +184,7 @@ func TestWhatIsPlanned(t *testing.T) {
 			for _, r := range All(clusterOf(t, parse(t, c.objects)), Options{}) {
 				got = append(got, r.String())
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
+			if diff := gocmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -183,6 +202,101 @@ func TestNamed(t *testing.T) {
 		if got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
+	}
+}
+
+// TestTheClaimOfADisk: a VMDisk's claim has its name, or in Cozystack that with a prefix.
+func TestTheClaimOfADisk(t *testing.T) {
+	for name, c := range map[string]struct {
+		claims []string
+		want   string
+	}{
+		"its own":                   {[]string{"d"}, "d"},
+		"its own before another":    {[]string{"d", "vm-disk-d"}, "d"},
+		"that with the prefix":      {[]string{"vm-disk-d"}, "vm-disk-d"},
+		"its own, if there is none": {nil, "d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := ""
+			for _, claim := range c.claims {
+				text += "---\nkind: PersistentVolumeClaim\nmetadata: {name: " + claim + ", namespace: ns}\n"
+			}
+			if got := clusterOf(t, parse(t, text)).diskClaim("ns", "d"); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestAsNew: what became of a disk that exists, were it made now.
+func TestAsNew(t *testing.T) {
+	e := variant{base: "X1-01"}.example(t)
+	cluster, o := clusterOf(t, e.objects(t)), e.options(t)
+	r := All(cluster, o)[0]
+	r.AsNew = true
+	if got := Of(r, cluster, o); got.Reason != TargetNotReachable || got.Refusal != RemoteAccess {
+		t.Errorf("got %s, and refused because of %q", got.Reason, got.Refusal)
+	}
+}
+
+// TestDefaultClasses: the classes with the annotation that decides.
+func TestDefaultClasses(t *testing.T) {
+	const (
+		kube = "storageclass.kubernetes.io/is-default-class: 'true'"
+		virt = "storageclass.kubevirt.io/is-default-virt-class: 'true'"
+	)
+	class := func(name string, annotations ...string) string {
+		return "---\nkind: StorageClass\nmetadata: {name: " + name + ", annotations: {" + strings.Join(annotations, ", ") + "}}\n"
+	}
+	for name, c := range map[string]struct {
+		classes string
+		virt    bool
+		want    string
+		ties    []string
+	}{
+		"none":                            {class("a"), true, "", nil},
+		"the cluster's":                   {class("a") + class("b", kube), true, "b", []string{"b"}},
+		"that for virtual machines":       {class("a", virt) + class("b", kube), true, "a", []string{"a"}},
+		"one of two for virtual machines": {class("b", virt) + class("a", virt) + class("c", kube), true, "a", []string{"a", "b"}},
+		"for a claim the cluster's":       {class("a", virt) + class("b", kube), false, "b", []string{"b"}},
+		"even where that is both":         {class("a", virt) + class("b", kube, virt), false, "b", []string{"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			class, ties := clusterOf(t, parse(t, c.classes)).defaultClass(c.virt)
+			got := ""
+			if class != nil {
+				got = class.Name
+			}
+			if diff := gocmp.Diff(c.ties, ties); diff != "" || got != c.want {
+				t.Errorf("got %q, want %q; ties (-want +got):\n%s", got, c.want, diff)
+			}
+		})
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	for _, c := range []struct {
+		engine, crossClass string
+		want               Policy
+		fails              string
+	}{
+		{"vmdisk", "copy", Policy{EngineVMDisk, false}, ""},
+		{"vmdisk", "refuse", Policy{EngineVMDisk, true}, ""},
+		{"cdi", "copy", Policy{EngineCDI, true}, ""},
+		{"cdi", "refuse", Policy{EngineCDI, true}, ""},
+		{"other", "copy", Policy{}, `--engine is "other": set it to vmdisk or cdi`},
+		{"vmdisk", "ask", Policy{}, `--cross-class-clone is "ask": set it to copy or refuse`},
+	} {
+		t.Run(c.engine+" and "+c.crossClass, func(t *testing.T) {
+			got, err := NewPolicy(c.engine, c.crossClass)
+			failed := ""
+			if err != nil {
+				failed = err.Error()
+			}
+			if got != c.want || failed != c.fails {
+				t.Errorf("got %+v and %q, want %+v and %q", got, failed, c.want, c.fails)
+			}
+		})
 	}
 }
 
@@ -209,7 +323,7 @@ func TestAdmission(t *testing.T) {
 			o.Policy = c.policy
 			p := Of(All(cluster, o)[0], cluster, o)
 			a := p.Admission(c.policy)
-			if diff := cmp.Diff(c.want, told{p.Strategy, a.Refused, a.Message != ""}); diff != "" {
+			if diff := gocmp.Diff(c.want, told{p.Strategy, a.Refused, a.Message != ""}); diff != "" {
 				t.Errorf("(-want +got):\n%s\n%s", diff, a.Message)
 			}
 		})

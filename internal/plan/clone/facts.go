@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"vmdisk.io/vmdisk/internal/plan/clone/linstor"
 	"vmdisk.io/vmdisk/internal/plan/volume"
 )
 
@@ -22,7 +23,7 @@ func (v view) facts() []Fact {
 		if v.targetErr == nil {
 			facts = append(facts, Fact{"claim", fmt.Sprintf("%s, %s", quantity(v.targetBytes()), volume.Mode(v.target.Claim.VolumeMode))})
 		}
-		if v.source.kind != noSource {
+		if v.source.kind == claimSource { // of a snapshot nobody is asked
 			facts = append(facts, Fact{"wish", v.wishFact()})
 		}
 	}
@@ -81,13 +82,38 @@ func or(yes string, holds bool, no string) string {
 // remedies are what could be changed to have the disk sooner, or at all. A message that says so itself is not repeated.
 func (v view) remedies(plan Plan) []string {
 	var all []string
-	for _, p := range plan.Trace {
-		if text := v.remedy(p.Reason); text != "" && !slices.Contains(all, text) {
-			all = append(all, text)
+	for i, p := range plan.Trace {
+		needed := v.needed(p.Strategy)
+		if i > 0 && len(needed) > 1 {
+			continue // for the second best, one change at most
+		}
+		for _, text := range needed {
+			if !slices.Contains(all, text) {
+				all = append(all, text)
+			}
 		}
 	}
 	if len(v.ties) > 1 {
 		all = append(all, "Several classes are the default: name one in the disk, or take the annotation from all but one")
+	}
+	return all
+}
+
+// needed is all that would have to change for a strategy; none, where that is not enough or nothing can be.
+func (v view) needed(s Strategy) []string {
+	var all []string
+	for _, rule := range rules() {
+		reason, _ := rule(v, s)
+		if reason == "" {
+			continue
+		}
+		text := v.remedy(reason)
+		if text == "" {
+			return nil
+		}
+		if !slices.Contains(all, text) {
+			all = append(all, text)
+		}
 	}
 	return all
 }
@@ -100,15 +126,11 @@ func (v view) remedy(r Reason) string {
 		return "If the provisioner is a CSI driver, install its CSIDriver object"
 	case NoVolumeExpansion:
 		return fmt.Sprintf("Set allowVolumeExpansion: true in StorageClass %s, or ask for a disk of the source's %s", v.class.Name, quantity(v.source.capacity))
-	case NoVolumeSnapshotClass:
-		return "For snapshots, create a VolumeSnapshotClass of " + v.class.Provisioner
-	case SnapshotClassMissing:
-		return fmt.Sprintf("Create VolumeSnapshotClass %s, or name another one in the spec of both StorageProfiles", v.snapshotClass.missing)
+	case SnapshotClassMissing, NoVolumeSnapshotClass:
+		return v.snapshotClass.remedy
 	case QuotaExceeded:
-		if short := v.cluster.shortOf(v.request.Namespace, v.claimed()); short != nil {
-			return fmt.Sprintf("Raise %s in quota %s of namespace %s", short.what, short.quota, short.namespace)
-		}
-		return "Raise the quotas of namespace " + v.source.Namespace + ", where a clone needs a claim of the disk's size, or a VolumeSnapshot, for a while"
+		short := v.shortOfSnapshots()
+		return fmt.Sprintf("For a snapshot, raise %s in quota %s of namespace %s", short.what, short.quota, short.namespace)
 	case ConflictingParameters:
 		return fmt.Sprintf("Create StorageClass %s again with one spelling of each parameter", v.class.Name)
 	case UnreplicatedTarget, TargetNotReachable, ConsumerNodeLacksData:
@@ -118,13 +140,30 @@ func (v view) remedy(r Reason) string {
 	}
 }
 
+// remedyOfPlace is for clones that can't be used from everywhere.
 func (v view) remedyOfPlace() string {
+	if !v.linstor() {
+		return "For a clone, have the disk's consumer run on " + list(v.reach().nodes)
+	}
 	text := "For a clone, use a StorageClass of LINSTOR with DRBD that allows remote volume access"
-	if class := v.source.className(); class != "" && class != v.class.Name {
-		text += ", such as perhaps the source's own, " + class
+	if classes := v.cluster.classesFromAnywhere(); len(classes) > 0 {
+		text += ": " + strings.Join(classes, ", ")
 	}
 	if len(v.source.data) == 0 {
 		text += "; or say which nodes hold the source's data (--source-nodes)"
 	}
 	return text
+}
+
+// classesFromAnywhere are LINSTOR's classes whose clones can be used from each node.
+func (c Cluster) classesFromAnywhere() []string {
+	var names []string
+	for _, class := range c.Classes {
+		p := linstor.Parse(class.Parameters)
+		if class.Provisioner == linstor.Driver && p.Invalid == "" && p.Conflict == "" && p.Networked && p.Access.Anywhere {
+			names = append(names, class.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -85,7 +85,7 @@ func profileIncomplete(v view) *Plan {
 	case !slices.ContainsFunc(profile.Status.ClaimPropertySets, func(s cdiv1.ClaimPropertySet) bool { return len(s.AccessModes) > 0 }):
 		return wait(StorageProfileIncomplete, "StorageProfile %s does not say which modes the volumes of its class have: set claimPropertySets in its spec", v.class.Name)
 	default:
-		return reject(ClaimNotValid, "the disk can have no claim: %s", v.invalidClaim())
+		return reject(ClaimNotValid, "the disk can have no claim: %v", v.targetErr)
 	}
 }
 
@@ -94,8 +94,11 @@ func sourceNotFound(v view) *Plan {
 		return nil
 	}
 	what := v.source.Source.String()
-	if v.request.Image != "" {
+	switch {
+	case v.request.Image != "":
 		what = fmt.Sprintf("image %s (%s)", v.request.Image, what)
+	case v.request.DataSource != "":
+		what = fmt.Sprintf("DataSource %s, or what it stands for (%s),", v.request.DataSource, what)
 	}
 	return wait(SourceNotFound, "%s does not exist: the disk is made once it does", what)
 }
@@ -118,10 +121,15 @@ func sourceVolumeMismatch(v view) *Plan {
 	}
 	ref := v.source.volume.Spec.ClaimRef
 	sameClaim := ref.UID == "" || v.source.claim.UID == "" || ref.UID == v.source.claim.UID
-	if ref.Namespace == v.source.Namespace && ref.Name == v.source.Name && sameClaim {
+	sameName := ref.Namespace == v.source.Namespace && ref.Name == v.source.Name
+	if sameName && sameClaim {
 		return nil
 	}
-	return wait(SourceVolumeMismatch, "%s names volume %s, which belongs to claim %s/%s: make the source again", v.source, v.source.volume.Name, ref.Namespace, ref.Name)
+	other := fmt.Sprintf("claim %s/%s", ref.Namespace, ref.Name)
+	if sameName {
+		other = "an earlier claim of that name"
+	}
+	return wait(SourceVolumeMismatch, "%s names volume %s, which belongs to %s: make the source again", v.source, v.source.volume.Name, other)
 }
 
 // sourceNotReady: what is cloned must be there as a whole.
@@ -181,5 +189,10 @@ func (s Strategy) words() string {
 	}[s]
 }
 
-// quantity writes bytes as Kubernetes does.
-func quantity(bytes int64) string { return resource.NewQuantity(bytes, resource.BinarySI).String() }
+// quantity writes bytes as Kubernetes does, and says what those come to that have no round name.
+func quantity(bytes int64) string {
+	if bytes%volume.MiB != 0 {
+		return fmt.Sprintf("%d bytes (%.1fGi)", bytes, float64(bytes)/(1<<30))
+	}
+	return resource.NewQuantity(bytes, resource.BinarySI).String()
+}

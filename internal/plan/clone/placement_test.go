@@ -1,6 +1,7 @@
 package clone
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,8 +33,14 @@ func TestPlacement(t *testing.T) {
 		"nor one that says nothing":                   {base: "I-04", add: capacity("node-b", "storageClassName: local"), want: Placement{Required: []string{"node-a", "node-b"}}},
 		"the node without clones of the image":        {base: "I-04", add: clone("x", "node-a"), want: Placement{[]string{"node-a", "node-b"}, prefer(Preference{"node-b", 50})}},
 		"the node with fewer":                         {base: "I-04", add: clone("x", "node-a") + clone("w", "node-a") + clone("z", "node-b"), want: Placement{[]string{"node-a", "node-b"}, prefer(Preference{"node-b", 25})}},
-		"a copy may be anywhere":                      {base: "R1-01", add: clone("x", "node-a") + "---\n" + capacity("node-c", "storageClassName: local\ncapacity: 20Gi"), want: Placement{Preferred: prefer(Preference{"node-c", 100}, Preference{"node-b", 50})}},
-		"where the driver chooses, it chooses":        {base: "L1-01a", add: clone("x", "node-a")},
+		"nor one that was not seen":                   {base: "R1-02a", args: []string{"--source-nodes=node-y,node-z"}, add: capacity("node-y", "storageClassName: local\ncapacity: 90Gi"), want: Placement{Required: []string{"node-y", "node-z"}}},
+		"nor one that a selector means which is none": {base: "I-04", want: Placement{Required: []string{"node-a", "node-b"}},
+			add: strings.Replace(capacity("node-b", "storageClassName: local\ncapacity: 90Gi"), "{matchLabels: {linbit.com/hostname: node-b}}", "{matchExpressions: [{key: linbit.com/hostname, operator: About}]}", 1)},
+		"clones of other images don't count":   {base: "I-04", add: strings.Replace(clone("x", "node-a"), "images-ubuntu", "images-debian", 1), want: Placement{Required: []string{"node-a", "node-b"}}},
+		"nor do those without a claim yet":     {base: "I-04", add: strings.Replace(clone("x", "node-a"), "kind: PersistentVolumeClaim\nmetadata: {name: x", "kind: PersistentVolumeClaim\nmetadata: {name: u", 1), want: Placement{Required: []string{"node-a", "node-b"}}},
+		"a copy is made where its consumer is": {base: "L7-01", args: []string{"--selected-node=node-c"}, add: capacity("node-b", "storageClassName: local\ncapacity: 90Gi"), want: Placement{Required: []string{"node-c"}}},
+		"a copy may be anywhere":               {base: "R1-01", add: clone("x", "node-a") + "---\n" + capacity("node-c", "storageClassName: local\ncapacity: 20Gi"), want: Placement{Preferred: prefer(Preference{"node-c", 100}, Preference{"node-b", 50})}},
+		"where the driver chooses, it chooses": {base: "L1-01a", add: clone("x", "node-a")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := variant{base: c.base, add: c.add, args: c.args}

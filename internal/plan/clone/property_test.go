@@ -2,6 +2,8 @@ package clone
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -82,6 +84,49 @@ func TestLessKnownIsNeverAHang(t *testing.T) {
 		}
 		p.checkShape(t)
 	})
+}
+
+// TestAFieldLessIsNeverAHang takes away any one field of any one object, such as a status that isn't written yet, of the worked cases.
+func TestAFieldLessIsNeverAHang(t *testing.T) {
+	for _, e := range examples(t) {
+		t.Run(e.ID, func(t *testing.T) {
+			objects, o := e.objects(t), e.options(t)
+			for _, object := range objects {
+				if object["kind"] == "VMDisk" {
+					continue
+				}
+				withoutEachField(object, "", func(field string) {
+					c := clusterOf(t, objects)
+					r := All(c, o)[0]
+					p := Of(r, c, o)
+					if why := hangs(p, r, c, o); why != "" {
+						t.Errorf("without %s of %s the plan is %s (%s), which hangs: %s", field, object["kind"], p.Strategy, p.Reason, why)
+					}
+					p.checkShape(t)
+				})
+			}
+		})
+	}
+}
+
+// withoutEachField calls while one field is missing, for each below a value; what an object is called stays.
+func withoutEachField(value any, path string, call func(field string)) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			field, below := value[key], path+"."+key
+			if !slices.Contains([]string{".kind", ".metadata", ".metadata.name", ".metadata.namespace"}, below) {
+				delete(value, key)
+				call(below)
+				value[key] = field
+			}
+			withoutEachField(field, below, call)
+		}
+	case []any:
+		for i := range value {
+			withoutEachField(value[i], fmt.Sprintf("%s[%d]", path, i), call)
+		}
+	}
 }
 
 // checkShape: what a plan has follows from its strategy.

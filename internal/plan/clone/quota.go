@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"vmdisk.io/vmdisk/internal/plan/quota"
 )
 
 // shortage is a quota that has no room for something.
@@ -49,11 +51,14 @@ func quotaExceeded(v view, s Strategy) (Reason, string) {
 	if s != Snapshot || v.source.kind == snapshotSource {
 		return "", ""
 	}
-	one := corev1.ResourceList{"count/volumesnapshots.snapshot.storage.k8s.io": resource.MustParse("1")}
-	if short := v.cluster.shortOf(v.source.Namespace, one); short != nil {
+	if short := v.shortOfSnapshots(); short != nil {
 		return QuotaExceeded, short.String()
 	}
 	return "", ""
+}
+
+func (v view) shortOfSnapshots() *shortage {
+	return v.cluster.shortOf(v.source.Namespace, corev1.ResourceList{"count/volumesnapshots.snapshot.storage.k8s.io": resource.MustParse("1")})
 }
 
 // noRoom: the disk's claim counts in its own namespace. Across namespaces a claim of the same size counts in the source's, too, until the
@@ -61,7 +66,7 @@ func quotaExceeded(v view, s Strategy) (Reason, string) {
 func noRoom(v view) *Plan {
 	claim := v.claimed()
 	short := v.cluster.shortOf(v.request.Namespace, claim)
-	if short == nil && v.source.Namespace != v.request.Namespace && !v.waitsForConsumer() {
+	if short == nil && !v.waitsForConsumer() {
 		short = v.cluster.shortOf(v.source.Namespace, claim)
 	}
 	if short == nil {
@@ -72,13 +77,7 @@ func noRoom(v view) *Plan {
 
 // claimed is what a claim of the disk's size and class counts for in a quota.
 func (v view) claimed() corev1.ResourceList {
-	size, one := *resource.NewQuantity(v.targetBytes(), resource.BinarySI), resource.MustParse("1")
-	ofClass := corev1.ResourceName(v.class.Name + ".storageclass.storage.k8s.io/")
-	return corev1.ResourceList{
-		corev1.ResourceRequestsStorage:                  size,
-		corev1.ResourcePersistentVolumeClaims:           one,
-		ofClass + corev1.ResourceRequestsStorage:        size,
-		ofClass + corev1.ResourcePersistentVolumeClaims: one,
-		"count/persistentvolumeclaims":                  one,
-	}
+	claim := corev1.PersistentVolumeClaimSpec{StorageClassName: &v.class.Name}
+	claim.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: *resource.NewQuantity(v.targetBytes(), resource.BinarySI)}
+	return quota.OfClaim(claim)
 }

@@ -1,6 +1,7 @@
 package clone
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,8 +52,7 @@ func (v view) unlabelled(rule []string) bool {
 	if len(v.source.data) > 0 {
 		return slices.ContainsFunc(v.source.data, func(node string) bool { return v.cluster.node(node) != nil && len(v.labelled(node, rule)) == 0 })
 	}
-	return len(v.cluster.Nodes) > 0 && !slices.Contains(rule, linstor.Hostname) &&
-		!slices.ContainsFunc(v.cluster.Nodes, func(n corev1.Node) bool { return len(v.labelled(n.Name, rule)) > 0 })
+	return len(v.cluster.Nodes) > 0 && !slices.ContainsFunc(v.cluster.Nodes, func(n corev1.Node) bool { return len(v.labelled(n.Name, rule)) > 0 })
 }
 
 // sharesARule says whether a node has the values of a node that holds the data, for the labels of some rule.
@@ -82,9 +82,9 @@ func (v view) labelled(node string, rule []string) map[string]string {
 	for _, l := range rule {
 		value, ok := has[l]
 		switch {
-		case l == linstor.Hostname && !ok:
-			known[l] = node
-		case l == linstor.Hostname, ok && (driver == nil || slices.Contains(driver.TopologyKeys, l)):
+		case l == linstor.Hostname:
+			known[l] = cmp.Or(value, node)
+		case ok && (driver == nil || slices.Contains(driver.TopologyKeys, l)):
 			known[l] = value
 		}
 	}
@@ -110,12 +110,12 @@ func (v view) reachByAffinity() reach {
 func matches(term corev1.NodeSelectorTerm, node corev1.Node) bool {
 	chooses := func(set labels.Set) func(corev1.NodeSelectorRequirement) bool {
 		return func(e corev1.NodeSelectorRequirement) bool {
-			operator, ok := map[corev1.NodeSelectorOperator]selection.Operator{
+			operator := map[corev1.NodeSelectorOperator]selection.Operator{
 				corev1.NodeSelectorOpIn: selection.In, corev1.NodeSelectorOpNotIn: selection.NotIn, corev1.NodeSelectorOpExists: selection.Exists,
 				corev1.NodeSelectorOpDoesNotExist: selection.DoesNotExist, corev1.NodeSelectorOpGt: selection.GreaterThan, corev1.NodeSelectorOpLt: selection.LessThan,
 			}[e.Operator]
 			r, err := labels.NewRequirement(e.Key, operator, e.Values)
-			return ok && err == nil && r.Matches(set)
+			return err == nil && r.Matches(set)
 		}
 	}
 	return all(term.MatchExpressions, chooses(node.Labels)) && all(term.MatchFields, chooses(labels.Set{"metadata.name": node.Name})) &&
@@ -129,6 +129,8 @@ func all[T any](values []T, holds func(T) bool) bool {
 // grants is why a clone can be used from where it has to be, and the nodes that what mounts it is kept on.
 func (r reach) grants(v view) (reason Reason, nodes []string, why string) {
 	switch {
+	case r.anywhere && v.linstor() && !v.parameters.Access.Anywhere:
+		return RemoteAccessAllowed, nil, fmt.Sprintf("volumes of StorageClass %s can be used from every node, since a rule of its allowRemoteVolumeAccess has only labels that LINSTOR does not know where the data is, and so excludes no node", v.class.Name)
 	case r.anywhere && v.linstor():
 		return RemoteAccessAllowed, nil, fmt.Sprintf("volumes of StorageClass %s can be used from every node, %s", v.class.Name, v.accessWords())
 	case r.anywhere:

@@ -163,7 +163,14 @@ func (f *Finding) Warning(p Plan) string {
 	case p.Then == CSIClone || p.Then == Snapshot:
 		how = fmt.Sprintf("vmdisk tries a %s once it can, and copies the disk if that fails", p.Then)
 	case p.Fallback != "":
-		how = fmt.Sprintf("vmdisk tries a %s on %s, and copies the disk if that fails", p.Strategy, list(p.Nodes))
+		how = fmt.Sprintf("vmdisk tries a %s%s, and copies the disk if that fails", p.Strategy, onNodes(p.Nodes))
 	}
 	return fmt.Sprintf("%s: %s, because %s", f.classes(), how, f.why())
+}
+
+func onNodes(nodes []string) string {
+	if len(nodes) == 0 {
+		return ""
+	}
+	return " on " + list(nodes)
 }

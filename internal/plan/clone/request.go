@@ -25,6 +25,8 @@ type Request struct {
 	Kind, Namespace, Name string
 	// Image is the name of a golden image; empty: the source is none.
 	Image string
+	// DataSource is what the DataVolume names in the source's place, as namespace/name; empty: it names the source itself.
+	DataSource string
 	// Source is the claim or the snapshot that the disk is made from.
 	Source Source
 	// Spec is the disk's DataVolume, without its source. A size of none is the source's.
@@ -81,9 +83,6 @@ func OfDataVolume(dv cdiv1.DataVolume, cluster Cluster) Request {
 	r := Request{Kind: "DataVolume", Namespace: dv.Namespace, Name: dv.Name, Spec: *dv.Spec.DeepCopy()}
 	r.Spec.Source, r.Spec.SourceRef = nil, nil
 	_, r.BindImmediately = dv.Annotations[cdi.BindImmediate]
-	if r.Spec.Storage != nil && r.Spec.Storage.StorageClassName != nil && *r.Spec.Storage.StorageClassName == "" {
-		r.Spec.Storage.StorageClassName = nil // CDI takes the empty name for none in a storage section
-	}
 	switch s, ref := dv.Spec.Source, dv.Spec.SourceRef; {
 	case s != nil && s.PVC != nil:
 		r.Source = Source{claimSource, s.PVC.Namespace, s.PVC.Name}
@@ -94,11 +93,10 @@ func OfDataVolume(dv cdiv1.DataVolume, cluster Cluster) Request {
 		if ref.Namespace != nil {
 			namespace = *ref.Namespace
 		}
+		r.DataSource = namespace + "/" + ref.Name
 		r.Source = cluster.dataSource(namespace, ref.Name)
 	}
-	if r.Source.kind != noSource && r.Source.Namespace == "" {
-		r.Source.Namespace = dv.Namespace
-	}
+	r.Source.Namespace = cmp.Or(r.Source.Namespace, dv.Namespace)
 	return r
 }
 

@@ -38,6 +38,9 @@ func driverMismatch(v view, _ Strategy) (Reason, string) {
 	case v.class.Provisioner:
 		return "", ""
 	case "":
+		if v.source.kind == snapshotSource {
+			return DriverMismatch, fmt.Sprintf("the driver of %s is not known: it has no content yet", v.source)
+		}
 		// A claim without a CSI volume has its class's driver, and that class is gone.
 		return DriverMismatch, fmt.Sprintf("the driver of %s is not known: it has no CSI volume, and its StorageClass %q does not exist", v.source, v.source.className())
 	default:

@@ -8,8 +8,8 @@ import (
 
 // snapshotChoice is the VolumeSnapshotClass of a clone, chosen once.
 type snapshotChoice struct {
-	// name is empty where there is none, and why says why.
-	name, why string
+	// name is empty where there is none; why says why, and remedy what to do about it.
+	name, why, remedy string
 	// missing is the class that both profiles name and that does not exist.
 	missing string
 }
@@ -23,9 +23,12 @@ func (c Cluster) chooseSnapshotClass(sourceClass string, target *storagev1.Stora
 	class := c.snapshotClass(common)
 	switch {
 	case class == nil || o.NoSnapshotAPI:
-		return snapshotChoice{missing: common}
+		return snapshotChoice{missing: common, remedy: fmt.Sprintf("Create VolumeSnapshotClass %s, or name another one in the spec of both StorageProfiles", common)}
 	case class.Driver != target.Provisioner:
-		return snapshotChoice{why: fmt.Sprintf("VolumeSnapshotClass %s, which both StorageProfiles name, is of %s, not %s", common, class.Driver, target.Provisioner)}
+		return snapshotChoice{
+			why:    fmt.Sprintf("VolumeSnapshotClass %s, which both StorageProfiles name, is of %s, not %s", common, class.Driver, target.Provisioner),
+			remedy: fmt.Sprintf("For snapshots, name a VolumeSnapshotClass of %s in the spec of both StorageProfiles", target.Provisioner),
+		}
 	default:
 		return snapshotChoice{name: common}
 	}
@@ -50,7 +53,10 @@ func (c Cluster) profileSnapshotClass(class string) string {
 // snapshotClassOf is a driver's default class, else its first by name.
 func (c Cluster) snapshotClassOf(driver string, o Options) snapshotChoice {
 	if o.NoSnapshotAPI {
-		return snapshotChoice{why: "the cluster does not serve VolumeSnapshots"}
+		return snapshotChoice{
+			why:    "the cluster does not serve VolumeSnapshots",
+			remedy: "For snapshots, install the CRDs and the controller of kubernetes-csi/external-snapshotter, and a VolumeSnapshotClass of " + driver,
+		}
 	}
 	var chosen *VolumeSnapshotClass
 	for i := range c.SnapshotClasses {
@@ -59,7 +65,7 @@ func (c Cluster) snapshotClassOf(driver string, o Options) snapshotChoice {
 		}
 	}
 	if chosen == nil {
-		return snapshotChoice{why: fmt.Sprintf("there is no VolumeSnapshotClass of %s", driver)}
+		return snapshotChoice{why: "there is no VolumeSnapshotClass of " + driver, remedy: "For snapshots, create a VolumeSnapshotClass of " + driver}
 	}
 	return snapshotChoice{name: chosen.Name}
 }

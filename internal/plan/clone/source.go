@@ -66,11 +66,16 @@ func (s *source) lookAtClaim(c Cluster) {
 		s.capacity = q.Value() // what the claim will have, once it is bound
 	}
 	var spec cdiv1.DataVolumeSpec
-	if dv := c.dataVolume(s.Namespace, s.Name); dv != nil && metav1.IsControlledBy(s.claim, dv) {
+	if dv := c.dataVolume(s.Namespace, s.Name); dv != nil && owns(dv, s.claim) {
 		s.dataVolume, spec = dv, dv.Spec
 	}
 	s.diskBytes = volume.OfClaim(s.claim.Spec, spec, c.volumes()).DiskBytes
 	s.writers = c.writers(s.Namespace, s.Name)
+}
+
+// owns says whether a DataVolume is an owner of a claim, its controller or not: as long as it is not done, the claim is not filled.
+func owns(dv *cdiv1.DataVolume, claim *corev1.PersistentVolumeClaim) bool {
+	return slices.ContainsFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == dv.UID })
 }
 
 func (s *source) lookAtSnapshot(c Cluster) {
@@ -145,7 +150,7 @@ func writes(p *corev1.Pod, claim string) bool {
 	return false
 }
 
-// mountedReadOnly says whether a volume is mounted, and never other than read-only. One that nobody mounts is attached all the same.
+// mountedReadOnly says whether a volume is mounted, and never other than read-only. One that nobody mounts is attached all the same, and may be a device.
 func mountedReadOnly(p *corev1.Pod, volume string) bool {
 	mounted := false
 	for _, container := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
@@ -154,9 +159,6 @@ func mountedReadOnly(p *corev1.Pod, volume string) bool {
 				return false
 			}
 			mounted = mounted || m.Name == volume
-		}
-		if slices.ContainsFunc(container.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume }) {
-			return false
 		}
 	}
 	return mounted

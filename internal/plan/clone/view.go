@@ -1,8 +1,6 @@
 package clone
 
 import (
-	"errors"
-
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -149,12 +147,4 @@ func (v view) expands() bool {
 
 func (v view) waitsForConsumer() bool {
 	return v.target.WaitsForConsumer() && !v.request.BindImmediately && v.options.SelectedNode == ""
-}
-
-func (v view) invalidClaim() string {
-	var invalid *volume.Invalid
-	if errors.As(v.targetErr, &invalid) {
-		return invalid.Message
-	}
-	return ""
 }

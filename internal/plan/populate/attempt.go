@@ -83,7 +83,7 @@ func possible(f *flow) *verdict {
 // fillable: this version can fill the claim from the source. A source that can't be served has no claim of ours; this one's was changed
 // afterwards, or the claim was made by an installation that served it. A worker that is there has its job already.
 func fillable(f *flow) *verdict {
-	err := Served(f.DataVolume.Spec)
+	err := Served(owner, f.DataVolume.Spec)
 	if f.Worker != nil || err == nil {
 		return nil
 	}
@@ -176,8 +176,15 @@ func started(f *flow) *verdict {
 	// What was seen may be old: the pod's end may be seen before the memory of it. Noting the memory once more fails then, and nothing is
 	// started; without that, a disk that has just been filled could be written over.
 	source, _ := pod.SourceOf(f.DataVolume.Spec.Source)
-	f.memory = f.memory.begins(source, f.Claim.Spec.VolumeName)
-	f.do(f.note(), action.Create{Object: newWorker(f.World, f.volume, f.memory)})
+	begun := f.memory.begins(source, f.Claim.Spec.VolumeName)
+	worker := newWorker(f.World, f.volume, begun)
+	if later := f.workersTurn(worker); later != "" {
+		v.running = condition{status: corev1.ConditionFalse, reason: cdi.ReasonErrExceededQuota, message: later}
+		v.again = refusedAgain
+		return v
+	}
+	f.memory = begun
+	f.do(f.note(), action.Create{Object: worker})
 	return v
 }
 

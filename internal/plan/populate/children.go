@@ -62,6 +62,7 @@ func newWorker(w World, v volume.Volume, m Memory) *corev1.Pod {
 		Disk:    w.DataVolume.Namespace + "/" + w.DataVolume.Name,
 		Attempt: int(m.Attempts + 1),
 		Source:  source,
+		Egress:  pod.EgressOf(w.DataVolume),
 		Target: job.Target{
 			Kind:         job.File,
 			Path:         path.Join(pod.VolumePath, cdi.DiskImage),

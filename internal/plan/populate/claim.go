@@ -16,7 +16,7 @@ func rendered(f *flow) *verdict {
 	if f.Claim != nil || prePopulated(f.DataVolume) {
 		return nil
 	}
-	err := Served(f.DataVolume.Spec)
+	err := Served(owner, f.DataVolume.Spec)
 	if err == nil || f.Static != nil { // what is not to be filled needs no source
 		f.volume, err = volume.Of(f.DataVolume.Spec, f.Cluster)
 	}
@@ -40,6 +40,11 @@ func made(f *flow) *verdict {
 		f.refuse(v, &v.bound, fmt.Sprintf("claim %s", f.DataVolume.Name), cdi.ReasonErrClaimNotValid)
 		v.ready = v.bound.reason
 	default:
+		if later := f.claimsTurn(); later != "" {
+			v.bound = condition{status: corev1.ConditionFalse, reason: cdi.ReasonErrExceededQuota, message: later}
+			v.ready, v.again = v.bound.reason, refusedAgain
+			return v
+		}
 		f.do(action.Create{Object: f.claim()})
 		v.bound = f.pending()
 	}

@@ -7,15 +7,19 @@ import (
 	"vmdisk.io/vmdisk/internal/pod"
 )
 
-// Served says whether this version can fill a disk from the spec's source. Its error is a *volume.Invalid.
-func Served(spec cdiv1.DataVolumeSpec) error {
+// owner is what has a DataVolume's source, in messages.
+const owner = "the DataVolume"
+
+// Served says whether this version can fill a disk from the spec's source. Its error is a *volume.Invalid, which names whatever has the
+// source as its owner.
+func Served(owner string, spec cdiv1.DataVolumeSpec) error {
 	no := func(what string) error {
 		return &volume.Invalid{Message: what + " is not served by this version of vmdisk: it fills disks from http and blank sources"}
 	}
 	s := spec.Source
 	switch {
 	case external(spec) && (s != nil || spec.SourceRef != nil):
-		return &volume.Invalid{Message: "the DataVolume has a source, and a dataSource or dataSourceRef in its claim, so that two would fill the disk: keep one of them"}
+		return &volume.Invalid{Message: owner + " has a source, and a dataSource or dataSourceRef in its claim, so that two would fill the disk: keep one of them"}
 	case external(spec):
 		return no("a claim that another controller populates")
 	case spec.ContentType != "" && spec.ContentType != cdiv1.DataVolumeKubeVirt:
@@ -23,7 +27,7 @@ func Served(spec cdiv1.DataVolumeSpec) error {
 	case spec.SourceRef != nil:
 		return no("sourceRef")
 	case s == nil:
-		return &volume.Invalid{Message: "the DataVolume has no source: set one, such as http or blank"}
+		return &volume.Invalid{Message: owner + " has no source: set one, such as http or blank"}
 	case s.S3 != nil:
 		return no("source s3")
 	case s.GCS != nil:
@@ -41,13 +45,13 @@ func Served(spec cdiv1.DataVolumeSpec) error {
 	case s.VDDK != nil:
 		return no("source vddk")
 	case s.HTTP == nil && s.Blank == nil:
-		return &volume.Invalid{Message: "the DataVolume's source is empty: set one, such as http or blank"}
+		return &volume.Invalid{Message: owner + "'s source is empty: set one, such as http or blank"}
 	case s.HTTP != nil && s.Blank != nil:
-		return &volume.Invalid{Message: "the DataVolume has several sources: keep one of them"}
+		return &volume.Invalid{Message: owner + " has several sources: keep one of them"}
 	}
 	from, _ := pod.SourceOf(s)
 	if err := from.Validate(); err != nil {
-		return &volume.Invalid{Message: "the DataVolume's source can't be read: " + err.Error()}
+		return &volume.Invalid{Message: owner + "'s source can't be read: " + err.Error()}
 	}
 	return nil
 }

@@ -35,6 +35,8 @@ type World struct {
 	Node *corev1.Node
 	// Active is how many disks are being filled just now.
 	Active int
+	// Line is who is to go first where a quota has little room. It is read only while there is no claim, or no worker.
+	Line Line
 	// Cluster holds the classes, their profiles and the configuration.
 	Cluster volume.Cluster
 	// Settings are the installation's settings for workers.

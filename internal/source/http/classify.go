@@ -13,6 +13,12 @@ import (
 	"vmdisk.io/vmdisk/internal/source"
 )
 
+// forbidden says whether an error is that an address is out of reach.
+func forbidden(err error) bool {
+	var e *source.Error
+	return errors.As(err, &e) && e.Reason == source.AddressForbidden
+}
+
 // texts are the parts of messages that depend on who reads them, and on what was given.
 type texts struct {
 	advice  Advice

@@ -19,15 +19,23 @@ const (
 // newTransports makes the transport for one request at a time, and the one for more of them beside it, each of which has
 // a connection of its own, which requests of HTTP/2 would share.
 func newTransports(o Options, config *tls.Config) (one, more *http.Transport) {
-	one, more = newTransport(o, config.Clone()), newTransport(o, config.Clone())
+	var g *guard
+	if o.Reach != nil {
+		g = newGuard(*o.Reach, o.Timeouts.Connect)
+		o.Proxy = g.proxy(o.Proxy)
+	}
+	one, more = newTransport(o, g, config.Clone()), newTransport(o, g, config.Clone())
 	one.Protocols.SetHTTP2(true)
 	more.MaxIdleConnsPerHost = o.Connections
 	return one, more
 }
 
 // newTransport makes a transport that says in its errors where it could not connect to.
-func newTransport(o Options, config *tls.Config) *http.Transport {
-	dialer := &net.Dialer{Timeout: o.Timeouts.Connect}
+func newTransport(o Options, g *guard, config *tls.Config) *http.Transport {
+	dial := (&net.Dialer{Timeout: o.Timeouts.Connect}).DialContext
+	if g != nil {
+		dial = g.dial(dial)
+	}
 	t := &http.Transport{
 		Proxy: func(r *http.Request) (*url.URL, error) { return o.Proxy(r.URL) },
 		OnProxyConnectResponse: func(_ context.Context, proxy *url.URL, _ *http.Request, r *http.Response) error {
@@ -37,7 +45,7 @@ func newTransport(o Options, config *tls.Config) *http.Transport {
 			return nil
 		},
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, network, address)
+			conn, err := dial(ctx, network, address)
 			if err != nil {
 				return nil, &dialError{address: address, err: err}
 			}

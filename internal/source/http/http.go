@@ -54,6 +54,8 @@ type Options struct {
 	// Proxy chooses a proxy by the request's URL. The default reads HTTP_PROXY, HTTPS_PROXY and NO_PROXY, in upper or
 	// lower case.
 	Proxy func(*url.URL) (*url.URL, error)
+	// Reach bounds which addresses are connected to; nil: all are.
+	Reach *Reach
 	// Pause waits between two tries to mend a connection, or until ctx is done. The default waits for that long.
 	Pause func(ctx context.Context, d time.Duration) error
 }

@@ -87,6 +87,8 @@ func port(u *url.URL) string {
 		return u.Port()
 	case u.Scheme == "https":
 		return "443"
+	case strings.HasPrefix(u.Scheme, "socks5"): // a proxy's
+		return "1080"
 	default:
 		return "80"
 	}

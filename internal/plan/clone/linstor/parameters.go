@@ -4,6 +4,7 @@
 package linstor
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,8 +31,8 @@ type Parameters struct {
 	// Networked: the layer list has DRBD or NVMe, so that one volume can have replicas on several nodes. Without them each node that holds
 	// the data holds a copy of its own.
 	Networked bool
-	// FromAnywhere is the answer of the page "Virtual Machine Disk", by which disks are refused. It differs from Access where that rests
-	// on what labels nodes have, and of two spellings that disagree the denying one counts.
+	// FromAnywhere is the answer of the page "Virtual Machine Disk", by which disks are refused. It differs from Access where two
+	// spellings disagree: the denying one counts.
 	FromAnywhere bool
 }
 
@@ -47,7 +48,6 @@ type Access struct {
 type reading struct {
 	access    Access
 	networked bool
-	page      bool
 }
 
 // Parse reads a class's parameters.
@@ -56,9 +56,7 @@ func Parse(parameters map[string]string) Parameters {
 	var access, layers []string // as they are spelled, each time
 	for _, key := range slices.Sorted(maps.Keys(parameters)) {
 		value := parameters[key]
-		if why := invalid(key, value); why != "" && p.Invalid == "" {
-			p.Invalid = why
-		}
+		p.Invalid = cmp.Or(p.Invalid, invalid(key, value))
 		switch name, ours := nameOf(key); {
 		case ours && name == "allowremotevolumeaccess":
 			access = append(access, value)
@@ -69,7 +67,7 @@ func Parse(parameters map[string]string) Parameters {
 	readings := combine(orDefault(access, ""), orDefault(layers, defaultLayers))
 	p.Access, p.Networked, p.FromAnywhere = readings[0].access, readings[0].networked, true
 	for _, r := range readings {
-		p.FromAnywhere = p.FromAnywhere && r.page
+		p.FromAnywhere = p.FromAnywhere && r.access.Anywhere
 		if !r.same(readings[0]) {
 			p.Conflict = conflict(parameters)
 		}
@@ -96,10 +94,8 @@ func combine(access, layers []string) []reading {
 			switch {
 			case err != nil: // denied; the class is invalid anyway
 			case rules == nil:
-				r.page = networked
 				r.access = byLayers(networked)
 			default:
-				r.page = slices.ContainsFunc(rules, func(labels []string) bool { return len(labels) == 0 })
 				r.access = accessBy(rules)
 			}
 			all = append(all, r)
@@ -109,7 +105,7 @@ func combine(access, layers []string) []reading {
 }
 
 func (r reading) same(o reading) bool {
-	return r.networked == o.networked && r.page == o.page && r.access.Anywhere == o.access.Anywhere &&
+	return r.networked == o.networked && r.access.Anywhere == o.access.Anywhere &&
 		slices.EqualFunc(r.access.Rules, o.access.Rules, slices.Equal)
 }
 
@@ -208,8 +204,8 @@ func placement(v string) error {
 
 // invalidLimit checks the limits of input and output, which have a prefix of their own.
 func invalidLimit(key, value string) string {
-	name, ours := strings.CutPrefix(key, "qos.linbit.com/")
-	if !ours || value == "" || !slices.Contains([]string{"rbps", "wbps", "riops", "wiops"}, name) {
+	name := strings.TrimPrefix(key, "qos.linbit.com/")
+	if value == "" || !slices.Contains([]string{"rbps", "wbps", "riops", "wiops"}, name) {
 		return ""
 	}
 	q, err := resource.ParseQuantity(strings.TrimSpace(value))

@@ -108,6 +108,7 @@ func TestKeys(t *testing.T) {
 		"a key without a prefix, in any case":        {map[string]string{"ALLOWremoteVOLUMEaccess": "false"}, local},
 		"a key with an empty prefix":                 {map[string]string{"/allowRemoteVolumeAccess": "false"}, local},
 		"another's prefix is not read":               {map[string]string{"example.com/allowRemoteVolumeAccess": "false"}, anywhere},
+		"nor are layers with one":                    {map[string]string{"example.com/layerList": "storage"}, anywhere},
 		"nor is the driver's in another case":        {map[string]string{"LINSTOR.csi.linbit.com/allowRemoteVolumeAccess": "false"}, anywhere},
 		"nor what Kubernetes itself reads":           {map[string]string{"csi.storage.k8s.io/fstype": "xfs"}, anywhere},
 		"properties are LINSTOR's":                   {map[string]string{"property.linstor.csi.linbit.com/x/y": "z", "DrbdOptions/Net/protocol": "C"}, anywhere},
@@ -135,6 +136,9 @@ func TestSpellingsThatDisagree(t *testing.T) {
 		"about layers, the default first": {map[string]string{"LayerList": "DRBD STORAGE", "layerList": "STORAGE"}, `LayerList: "DRBD STORAGE", layerList: "STORAGE"`},
 		"about access, nothing first": {map[string]string{"AllowRemoteVolumeAccess": "", "LAYERLIST": "STORAGE", "allowRemoteVolumeAccess": "true"},
 			`AllowRemoteVolumeAccess: "", LAYERLIST: "STORAGE", allowRemoteVolumeAccess: "true"`},
+		"about access, nowhere and anywhere": {map[string]string{"allowRemoteVolumeAccess": "[]", "/allowRemoteVolumeAccess": "true"}, `/allowRemoteVolumeAccess: "true", allowRemoteVolumeAccess: "[]"`},
+		"beside others, which aren't named": {map[string]string{"layerlist": "storage", "layerList": "drbd storage", "example.com/layerList": "luks", "storagePool": "p"},
+			`layerList: "drbd storage", layerlist: "storage"`},
 		"about rules": {map[string]string{"allowRemoteVolumeAccess": "- fromSame: [a]", "/allowRemoteVolumeAccess": "- fromSame: [b]"}, `/allowRemoteVolumeAccess: "- fromSame: [b]", allowRemoteVolumeAccess: "- fromSame: [a]"`},
 	} {
 		t.Run(name, func(t *testing.T) {
