@@ -242,7 +242,7 @@ func TestExitCodes(t *testing.T) {
 		"a scheme that isn't served": {[]string{"ftp://host/disk", target}, want{2, `"ftp://host/disk" is not an http or https URL`}},
 		"a header that is none":      {[]string{"--header", "x", server.URL, target}, want{2, `extra header 1 is not of the form "Name: value"`}},
 		"authorities that are none":  {[]string{"--cacert", page, server.URL, target}, want{2, fmt.Sprintf("%q holds no certificate in PEM form", page)}},
-		"standard output":            {[]string{path, "-"}, want{2, `TARGET is "-": name a file or a block device; a disk with holes can't be written to standard output`}},
+		"standard output":            {[]string{path, "-"}, want{2, `TARGET is "-": name a file or a block device; a disk with holes can't be written to standard output, but an image of it can, with '-O qcow2'`}},
 		"a directory as the target":  {[]string{path, dir}, want{2, "TARGET " + dir + " is a directory: name a file in it"}},
 		"a target in no directory":   {[]string{path, dir + "/no/disk"}, want{2, "TARGET " + dir + "/no/disk: there is no directory " + dir + "/no"}},
 		"a target that is neither":   {[]string{path, "/dev/null"}, want{2, "TARGET /dev/null is neither a file nor a block device"}},

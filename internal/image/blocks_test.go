@@ -85,3 +85,35 @@ func TestExtentsOfBlocksAreAsLongAsTheyCanBe(t *testing.T) {
 		t.Errorf("of an empty disk: %v, %v", x, err)
 	}
 }
+
+// packedView is a disk that is compressed: all of it is data, and no byte has a place.
+type packedView struct{ image.Image }
+
+func (packedView) Next(offset int64) (image.Extent, error) {
+	if offset > 0 {
+		return image.Extent{}, io.EOF
+	}
+	return image.Extent{Len: 1 << 40}, nil
+}
+
+// placedView is a disk of 1 TiB whose parts all lie in the same place.
+type placedView struct{ image.Image }
+
+func (placedView) Map(offset int64) (image.Mapping, error) {
+	return image.Mapping{Start: offset, Len: 1 << 20, Data: true, Present: true}, nil
+}
+
+func (packedView) Format() image.Format { return image.VMDK }
+
+func (placedView) Format() image.Format { return image.VDI }
+
+func TestMapRefusesPartsInTheSamePlaceOnly(t *testing.T) {
+	pass := func(image.Mapping) error { return nil }
+	if err := image.Map(packedView{}, 1000, pass); err != nil {
+		t.Error(err)
+	}
+	want := image.Corrupt(image.VDI, "it has 1000 bytes, and more of its disk are stored in it: many parts of that lie in the same place")
+	if err := image.Map(placedView{}, 1000, pass); err == nil || err.Error() != want.Error() {
+		t.Error(err)
+	}
+}

@@ -41,7 +41,7 @@ func besides(t *testing.T, content []byte) func(start int64) int64 {
 			if offset < start || h.snapshots {
 				continue
 			}
-			err := h.parseL2(content[offset:][:h.clusterSize()], int64(number)*h.l2Covers(), func(u unit) error {
+			err := h.parseL2(content[offset:][:h.clusterSize()], number*h.l2Covers(), func(u unit) error {
 				if u.offset < start {
 					more += int64(u.stored)
 				}

@@ -154,7 +154,7 @@ func (f *frames) dictionaryLen() int { return [4]int{0, 1, 2, 4}[f.flags&3] }
 
 // rest reads the window from the rest of a frame's header (sections 3.1.1.1.2 and 3.1.1.1.4).
 func (f *frames) rest() error {
-	window := uint64(0)
+	var window uint64
 	if f.isSingle() {
 		var size [8]byte
 		copy(size[:], f.head[f.dictionaryLen():])
