@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -202,7 +201,7 @@ func TestAClusterIsPlannedLikeItsFile(t *testing.T) {
 			user.Impersonate = "somebody"
 		}
 		path := t.TempDir() + "/kubeconfig"
-		if err := clientcmd.WriteToFile(clientcmdapi.Config(*file), path); err != nil {
+		if err := clientcmd.WriteToFile(*file, path); err != nil {
 			t.Fatal(err)
 		}
 		got := runHere(t, nil, "plan", "disk", "-n", "tenant-a", "--kubeconfig", path)
