@@ -25,6 +25,7 @@ func (s server) testKinds(t *testing.T) {
 		"datavolumes/status":     {Kind: "DataVolume", Namespaced: true},
 		"storageprofiles":        {Kind: "StorageProfile"},
 		"storageprofiles/status": {Kind: "StorageProfile"},
+		"volumeimportsources":    {Kind: "VolumeImportSource", Namespaced: true},
 	}
 	var served metav1.APIResourceList
 	s.get(t, "/apis/cdi.kubevirt.io/v1beta1", "application/json", &served)
