@@ -187,7 +187,7 @@ func TestTheChartInstallsOnAnEmptyCluster(t *testing.T) {
 			kinds = append(kinds, r.Kind)
 		}
 	}
-	if diff := cmp.Diff([]string{"CDI", "CDIConfig", "DataSource", "DataVolume", "StorageProfile"}, slices.Sorted(slices.Values(kinds))); diff != "" {
+	if diff := cmp.Diff([]string{"CDI", "CDIConfig", "DataSource", "DataVolume", "StorageProfile", "VolumeImportSource"}, slices.Sorted(slices.Values(kinds))); diff != "" {
 		t.Error(diff)
 	}
 }
