@@ -59,9 +59,12 @@ func TestGrowing(t *testing.T) {
 		if err := m.start("virt-launcher", "pause"); err != nil {
 			t.Fatal(err)
 		}
-		n.eventually(soon, "the machine runs", func() error {
+		n.eventually(soon, "the machine runs, and the worker that filled its disk is gone", func() error {
 			if phase := get(n, "virt-launcher", &corev1.Pod{}).Status.Phase; phase != corev1.PodRunning {
 				return fmt.Errorf("it is %s", phase)
+			}
+			if pods := list(n, &corev1.PodList{}); len(pods.Items) != 1 {
+				return fmt.Errorf("there are %v", names(t, pods))
 			}
 			return nil
 		})

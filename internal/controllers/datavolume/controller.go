@@ -57,16 +57,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// quotaLag is how long after us the API server may see a quota's change.
-const quotaLag = 2 * time.Second
+// quotaLags are how long after us the API server may see a quota's change: the second is for one that is busy.
+func quotaLags() []time.Duration { return []time.Duration{2 * time.Second, 10 * time.Second} }
 
-// twice wakes whoever a changed quota may have been holding up, at once and a little later. The API server judges by a view of the quotas
+// again wakes whoever a changed quota may have been holding up, at once and a little later. The API server judges by a view of the quotas
 // of its own, which may still be the old one when we ask at once.
-func (r *Reconciler) twice() handler.EventHandler {
+func (r *Reconciler) again() handler.EventHandler {
 	wake := func(ctx context.Context, changed client.Object, q queue) {
 		for _, request := range r.unfinished(ctx, changed) {
 			q.Add(request)
-			q.AddAfter(request, quotaLag)
+			for _, lag := range quotaLags() {
+				q.AddAfter(request, lag)
+			}
 		}
 	}
 	return handler.Funcs{
@@ -99,7 +101,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&corev1.PersistentVolumeClaim{}, &handler.EnqueueRequestForObject{}).
 		Watches(&corev1.Event{}, handler.EnqueueRequestsFromMapFunc(r.concerned), builder.WithPredicates(lasting)).
 		Watches(&cdiv1.DataVolume{}, gone).
-		Watches(&corev1.ResourceQuota{}, r.twice()).
+		Watches(&corev1.ResourceQuota{}, r.again()).
 		Watches(&corev1.LimitRange{}, waiting).
 		Watches(&storagev1.StorageClass{}, waiting).
 		Watches(&cdiv1.StorageProfile{}, waiting).
