@@ -92,7 +92,11 @@ func TestVirtualMachine(t *testing.T) {
 func (n *tenant) rests(name string) {
 	n.t.Helper()
 	resting := func() error {
-		if phase := get(n, name, &cdiv1.DataVolume{}).Status.Phase; phase != cdiv1.WaitForFirstConsumer {
+		var dv cdiv1.DataVolume
+		if err := n.Get(n.t.Context(), n.key(name), &dv); err != nil {
+			return err // it may not be there yet
+		}
+		if phase := dv.Status.Phase; phase != cdiv1.WaitForFirstConsumer {
 			return fmt.Errorf("its phase is %q", phase)
 		}
 		return nil
