@@ -75,6 +75,9 @@ type Volume struct {
 	Path string `json:"path"`
 	// SizeBytes is how long the disk is: what lies behind, on a device, is none of it. 0: as long as the file or the device.
 	SizeBytes int64 `json:"sizeBytes,omitempty"`
+	// Version changes whenever the disk's bytes may have changed. Empty: nobody knows, and an attempt that reads a block device can't be gone on
+	// with. A file tells by itself.
+	Version string `json:"version,omitempty"`
 }
 
 // Kind is the kind of volume that a disk lies on.
