@@ -36,8 +36,17 @@ type Spec struct {
 	Checkpoint string `json:"checkpoint,omitempty"`
 	// Egress bounds which addresses the worker connects to; nil: all are reached, as far as the network lets it.
 	Egress *Egress `json:"egress,omitempty"`
+	// Scratch is where an image may be kept that can't be decoded otherwise; nil: nowhere.
+	Scratch *Scratch `json:"scratch,omitempty"`
 	// PatienceSeconds is how long nothing may move before the worker gives up; 0: it never does.
 	PatienceSeconds int64 `json:"patienceSeconds,omitempty"`
+}
+
+// Scratch is a directory that is gone with the worker.
+type Scratch struct {
+	Path string `json:"path"`
+	// Bytes is the most that it takes.
+	Bytes int64 `json:"bytes"`
 }
 
 // Source says where the bytes come from. Exactly one member is set.

@@ -61,6 +61,9 @@ func (t *transfer) report() Report {
 		r.Format = t.forward.Format()
 		r.VirtualBytes = t.size()
 	}
+	if s := t.scratched; s != nil {
+		r.Format, r.VirtualBytes, r.WrittenBytes, r.ContentHash = s.Format, s.VirtualBytes, s.WrittenBytes, s.ContentHash
+	}
 	return r
 }
 

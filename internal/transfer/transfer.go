@@ -65,6 +65,8 @@ type Job struct {
 	// Verify reads the disk back from its storage at the end, and fails where it isn't what was written. What an earlier
 	// attempt has written is only read.
 	Verify bool
+	// Scratch is where an image may be kept that can't be decoded otherwise. Nothing can be gone on from then.
+	Scratch Scratch
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 }
@@ -91,7 +93,21 @@ func Run(ctx context.Context, j Job) (report Report, err error) {
 			err = closeErr
 		}
 	}()
-	return report, t.run(ctx)
+	if err = t.run(ctx); t.needsScratch(err) {
+		err = t.runAgain(ctx)
+	}
+	return report, err
+}
+
+// runAgain fills the target from an image that is kept first. The source is asked for all of it once more.
+func (t *transfer) runAgain(ctx context.Context) error {
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := t.close(); err != nil {
+		return err
+	}
+	t.reading, t.cancel, t.keeps, t.Resume = reading, cancel, true, nil
+	return t.run(ctx)
 }
 
 // transfer is one Run.
@@ -123,6 +139,9 @@ type transfer struct {
 	kept        int64 // the mark of the last checkpoint
 	startedOver string
 
+	keeps     bool    // the image is kept in scratch before it is decoded
+	scratched *Report // of the filling from there
+
 	hash        *diskHash // where it is wanted
 	contentHash string
 }
@@ -146,7 +165,11 @@ func (t *transfer) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.begin(whole); err != nil {
+	err = t.begin(whole)
+	if t.wantsScratch(err) {
+		return t.fillFromScratch(ctx, whole)
+	}
+	if err != nil {
 		return err
 	}
 	if err := t.makeTarget(); err != nil {

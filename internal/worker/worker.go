@@ -71,6 +71,9 @@ func Run(ctx context.Context, spec job.Spec, o Options) (result job.Result) {
 	if result.Outcome == job.Refused && report.Source != "" {
 		result.Message = report.Source + ": " + result.Message // what is wrong with the bytes says nothing of whence they came
 	}
+	if result.Reason == string(image.NeedsRandomAccess) {
+		result.Message += ", or ask the administrator to allow scratch (vmdisk's --scratch-size)"
+	}
 	result.Format = string(report.Format)
 	result.VirtualBytes, result.ReadBytes, result.WrittenBytes = report.VirtualBytes, report.ReadBytes, report.WrittenBytes
 	result.ResumedAt, result.ContentHash = report.ResumedAt, report.ContentHash
@@ -163,6 +166,9 @@ func fill(ctx context.Context, spec job.Spec, src source.Source, j transfer.Job,
 	}
 	defer func() { err = firstError(err, disk.Close()) }()
 	j.Source, j.Target, j.Progress, j.Checkpoint, j.Hash = p.pulse.feel(src), disk, p.progress, p.checkpoint, true
+	if s := spec.Scratch; s != nil {
+		j.Scratch = transfer.Scratch{Dir: s.Path, Bytes: s.Bytes}
+	}
 	if spec.Checkpoint != "" {
 		j.Resume, j.Resumed = transfer.ParseCheckpoint(spec.Checkpoint), p.resumed
 	}
