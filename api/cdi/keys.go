@@ -45,6 +45,9 @@ const (
 	Preallocation = "cdi.kubevirt.io/storage.preallocation"
 	// PopulatorProgress on a claim that a populator fills: how far it is, such as "42.00%".
 	PopulatorProgress = "cdi.kubevirt.io/storage.populator.progress"
+	// CloneType on a claim: how it was cloned, copy, snapshot or csi-clone. CloneFallbackReason: why it was a copy, where that was no wish.
+	CloneType           = "cdi.kubevirt.io/cloneType"
+	CloneFallbackReason = "cdi.kubevirt.io/cloneFallbackReason"
 	// ContentType on a claim: what it holds, kubevirt or archive.
 	ContentType = "cdi.kubevirt.io/storage.contentType"
 )

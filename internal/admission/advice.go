@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -46,4 +47,12 @@ func (a *adviser) observe(ctx context.Context, w *advice.World) error {
 	w.Volumes, _, errs[2] = kube.Cluster(ctx, a.reader)
 	errs[3] = list(ctx, a.reader, &corev1.NodeList{}, func(l *corev1.NodeList) { w.Nodes = l.Items })
 	return errors.Join(errs[:]...)
+}
+
+func list[L client.ObjectList](ctx context.Context, from client.Reader, into L, take func(L), options ...client.ListOption) error {
+	if err := from.List(ctx, into, options...); err != nil {
+		return fmt.Errorf("list %T: %w", into, err)
+	}
+	take(into)
+	return nil
 }

@@ -65,7 +65,7 @@ func (p plane) testDataVolumes(port int) {
 			dv: dataVolume("registry", func(s *cdiv1.DataVolumeSpec) {
 				s.Source = &cdiv1.DataVolumeSource{Registry: &cdiv1.DataVolumeSourceRegistry{URL: new("docker://example/disk")}}
 			}),
-			warning: "source registry is not served by this version of vmdisk: it fills disks from http and blank sources",
+			warning: "source registry is not served by this version of vmdisk: it fills disks from http, blank, pvc and snapshot sources",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"vmdisk.io/vmdisk/internal/controllers"
 	"vmdisk.io/vmdisk/internal/metrics"
 	"vmdisk.io/vmdisk/internal/plan/clone"
+	"vmdisk.io/vmdisk/internal/plan/populate"
 	"vmdisk.io/vmdisk/internal/pod"
 )
 
@@ -34,6 +35,7 @@ type controllerOptions struct {
 	webhookPort    int
 	patience       time.Duration
 	scratchSize    string
+	deadlines      populate.Deadlines
 	engine         string
 	crossClass     string
 	images         clone.Options
@@ -70,6 +72,11 @@ func newControllerCommand() *cobra.Command {
 	f.DurationVar(&o.patience, "worker-patience", 10*time.Minute, "how long nothing may move in a worker, neither from its source nor to its volume, before it is ended and the disk is tried again; 0: for ever")
 	f.StringVar(&o.scratchSize, "scratch-size", "0", "how much of a node's disk a worker may take for an image that can't be decoded in one pass from a source that can't be read at any place, such as 20Gi: "+
 		"an emptyDir, which counts for no quota of storage; 0: such an image is refused")
+	known := populate.Deadlines{}.WithDefaults()
+	f.DurationVar(&o.deadlines.Provision, "clone-provision-deadline", known.Provision, "how long a storage driver may take to clone a volume, or to restore it from a snapshot, before its bytes are copied; a large one has longer (twice what a copy at 100 MiB/s takes)")
+	f.DurationVar(&o.deadlines.Snapshot, "clone-snapshot-deadline", known.Snapshot, "how long a snapshot for a clone may take until it is ready")
+	f.DurationVar(&o.deadlines.Schedule, "clone-schedule-deadline", known.Schedule, "how long no node may take the pod that binds a cloned volume")
+	f.DurationVar(&o.deadlines.Resize, "clone-resize-deadline", known.Resize, "how long a cloned volume may take to grow")
 	f.StringVar(&o.engine, "engine", string(clone.EngineVMDisk), "who makes the disks of DataVolumes: vmdisk, or cdi, which must be installed then")
 	f.StringVar(&o.crossClass, "cross-class-clone", "copy", "what becomes of a new VMDisk whose clone may never bind: copy with a warning, or refuse; with --engine=cdi always refuse")
 	f.StringVar(&o.images.ImageNamespace, "image-namespace", "vmdisk-images", "namespace of the golden images; in Cozystack cozy-public")
@@ -131,6 +138,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	return startController(ctx, mgr, webhooks, controllers.Options{
 		Worker:       pod.Settings{Image: o.workerImage, PullPolicy: corev1.PullPolicy(o.pullPolicy), Patience: o.patience, Scratch: scratch.Value()},
+		Deadlines:    o.deadlines,
 		DefaultClass: o.images.DefaultClass,
 		Engine:       policy.Engine,
 		Ended:        attempts.Count,

@@ -31,6 +31,8 @@ import (
 type Options struct {
 	// Worker are the settings for worker pods.
 	Worker pod.Settings
+	// Deadlines are for drivers that clone.
+	Deadlines populate.Deadlines
 	// DefaultClass is the class of a VMDisk that names none; empty: the cluster's own default.
 	DefaultClass string
 	// Engine makes the disks of DataVolumes. Where it is CDI, what CDI serves is left to it.
@@ -60,7 +62,7 @@ func All(mgr ctrl.Manager, o Options) ([]Controller, error) {
 	}
 	return []Controller{
 		disks,
-		&datavolume.Reconciler{Reader: reader, Writer: writer, Log: kube.ReadLog(pods), Settings: o.Worker, Ended: o.Ended, Now: time.Now},
+		&datavolume.Reconciler{Reader: reader, Live: mgr.GetAPIReader(), Writer: writer, Deadlines: o.Deadlines, Log: kube.ReadLog(pods), Settings: o.Worker, Ended: o.Ended, Now: time.Now},
 		&storageprofile.Reconciler{Reader: reader, Snapshots: mgr.GetAPIReader(), Writer: writer, Now: time.Now},
 		&cdiconfig.Reconciler{Reader: reader, Writer: writer},
 	}, nil

@@ -192,6 +192,7 @@ func TestControllers(t *testing.T) {
 	t.Run("a volume that was kept is bound, and not filled", func(t *testing.T) { restoreAVolume(plane{p.Client, t, p.admin}) })
 	t.Run("a worker that is to be kept is kept", func(t *testing.T) { keepTheWorker(plane{p.Client, t, p.admin}) })
 	t.Run("a bare claim is filled from its source", func(t *testing.T) { populateAClaim(plane{p.Client, t, p.admin}) })
+	t.Run("disks are made from another volume", func(t *testing.T) { cloneDisks(plane{p.Client, t, p.admin}) })
 	t.Run("each kind of limit is named, and room lets the disk go on", func(t *testing.T) { waitForEachLimit(plane{p.Client, t, p.admin}) })
 	t.Run("of those that wait for a quota the oldest goes first, and a smaller one passes a blocked larger one", func(t *testing.T) { oldestFirst(plane{p.Client, t, p.admin}) })
 	t.Run("a quota's refusal is told, and room lets the disk go on", func(t *testing.T) { waitForQuota(plane{p.Client, t, p.admin}) })

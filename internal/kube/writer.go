@@ -45,14 +45,14 @@ func (w *Writer) do(ctx context.Context, a action.Action) (client.Object, *actio
 func (w *Writer) perform(ctx context.Context, a action.Action) (client.Object, error) {
 	switch a := a.(type) {
 	case action.Create:
-		err := w.client.Create(ctx, clone(a.Object))
+		err := w.client.Create(ctx, copyOf(a.Object))
 		if apierrors.IsAlreadyExists(err) {
 			return nil, nil // the cache has not caught up; the next look finds it
 		}
 		return nil, err
 	case action.Delete:
 		uid := a.Object.GetUID()
-		err := w.client.Delete(ctx, clone(a.Object), client.Preconditions{UID: &uid})
+		err := w.client.Delete(ctx, copyOf(a.Object), client.Preconditions{UID: &uid})
 		if apierrors.IsConflict(err) {
 			return nil, nil // another object has the name by now; this one is gone
 		}
@@ -102,9 +102,9 @@ func (w *Writer) patch(ctx context.Context, o action.Object, c change) (client.O
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}
-	after := clone(o)
+	after := copyOf(o)
 	return after, w.client.Patch(ctx, after, client.RawPatch(types.MergePatchType, patch))
 }
 
 // clone keeps the caches' and the callers' objects as they are: a client writes the server's answer into what it is given.
-func clone(o action.Object) client.Object { return o.DeepCopyObject().(client.Object) }
+func copyOf(o action.Object) client.Object { return o.DeepCopyObject().(client.Object) }

@@ -2,6 +2,7 @@
 package pod
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"strconv"
@@ -64,6 +65,8 @@ func (s Settings) PlacedBy(own *v1alpha1.Placement) Settings {
 
 // Request is what a worker's pod is made from.
 type Request struct {
+	// Name is the pod's; empty: Name of the claim.
+	Name       string
 	DataVolume *cdiv1.DataVolume
 	Claim      *corev1.PersistentVolumeClaim
 	Owner      metav1.OwnerReference
@@ -81,13 +84,6 @@ func Name(claim types.UID) string { return "importer-" + string(claim) }
 
 // GrowerName is the name of the worker that makes a claim's disk larger.
 func GrowerName(claim types.UID) string { return "grower-" + string(claim) }
-
-func name(r Request) string {
-	if r.Job.Grow {
-		return GrowerName(r.Claim.UID)
-	}
-	return Name(r.Claim.UID)
-}
 
 // Worker is the pod: restricted, as the user who will open the disk, one attempt.
 func Worker(r Request) *corev1.Pod {
@@ -116,7 +112,7 @@ func Worker(r Request) *corev1.Pod {
 	}
 	if r.From != nil {
 		volumes = append(volumes, corev1.Volume{Name: sourceName, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: r.From.Name},
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: r.From.Name, ReadOnly: true},
 		}})
 		if r.Job.Source.Volume.Kind == job.Block {
 			container.VolumeDevices = append(container.VolumeDevices, corev1.VolumeDevice{Name: sourceName, DevicePath: SourceDevicePath})
@@ -139,7 +135,7 @@ func Worker(r Request) *corev1.Pod {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       r.Claim.Namespace,
-			Name:            name(r),
+			Name:            cmp.Or(r.Name, Name(r.Claim.UID)),
 			Labels:          labels(r),
 			Annotations:     annotations(r.DataVolume),
 			OwnerReferences: []metav1.OwnerReference{r.Owner},

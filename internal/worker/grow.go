@@ -6,13 +6,20 @@ import (
 	"vmdisk.io/vmdisk/internal/transfer"
 )
 
-// runGrow makes the disk that is there longer. A block device needs nobody for that.
+// runGrow makes the disk that is there longer. A block device grows by itself, and is only compared: the volume may not have grown yet.
 func runGrow(spec job.Spec, p *printer) (report transfer.Report, err error) {
-	t := spec.Target
-	if t.Kind != job.File {
-		return report, broken("the job is to grow a target of kind %q; only a file can be grown", t.Kind)
+	size := spec.Target.SizeBytes
+	switch t := spec.Target; t.Kind {
+	case job.File:
+		size, err = target.Grow(t.Path, t.SizeBytes, preallocation(t, target.Falloc))
+	case job.Block:
+		var device target.Target
+		if device, err = openTarget(spec, p.pulse.beat); err == nil {
+			err = device.Close()
+		}
+	default:
+		err = broken("the job is to grow a target of kind %q; file and block are known", t.Kind)
 	}
-	size, err := target.Grow(t.Path, t.SizeBytes, preallocation(t, target.Falloc))
 	if err != nil {
 		return report, err
 	}

@@ -27,10 +27,14 @@ import (
 // Reconciler reconciles DataVolumes.
 type Reconciler struct {
 	Reader client.Reader
+	// Live reads what isn't kept in memory: pods that use what is cloned, and snapshots.
+	Live   client.Reader
 	Writer *kube.Writer
 	Log    kube.Log
 	// Settings are the installation's; the placement is added from the CDI object.
 	Settings pod.Settings
+	// Deadlines are for drivers that clone.
+	Deadlines populate.Deadlines
 	// Ended is told how each attempt ended, until that is remembered; nil for nobody.
 	Ended func(populate.Attempt)
 	Now   func() time.Time
@@ -84,6 +88,7 @@ const atOnce = 8
 // Setup says what wakes the reconciler: the DataVolume and its children, and whatever a waiting one may wait for.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	waiting := handler.EnqueueRequestsFromMapFunc(r.unfinished)
+	cloners := handler.EnqueueRequestsFromMapFunc(r.cloners)
 	// What we write into its status is no news of a DataVolume.
 	asked := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 	// An event that expires tells nothing new.
@@ -101,6 +106,9 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&corev1.PersistentVolumeClaim{}, &handler.EnqueueRequestForObject{}).
 		Watches(&corev1.Event{}, handler.EnqueueRequestsFromMapFunc(r.concerned), builder.WithPredicates(lasting)).
 		Watches(&cdiv1.DataVolume{}, gone).
+		Watches(&corev1.PersistentVolumeClaim{}, cloners).
+		Watches(&cdiv1.DataVolume{}, cloners).
+		Watches(&cdiv1.DataSource{}, waiting).
 		Watches(&corev1.ResourceQuota{}, r.again()).
 		Watches(&corev1.LimitRange{}, waiting).
 		Watches(&storagev1.StorageClass{}, waiting).

@@ -20,7 +20,7 @@ import (
 
 // observe reads everything that the decision about a DataVolume needs. The DataVolume is nil when there is none.
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (populate.World, error) {
-	w := populate.World{Settings: r.Settings}
+	w := populate.World{Settings: r.Settings, Deadlines: r.Deadlines}
 	var err error
 	if w.DataVolume, err = kube.Find[cdiv1.DataVolume](ctx, r.Reader, key); err != nil || w.DataVolume == nil {
 		return w, err
@@ -29,6 +29,9 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (pop
 		return w, err
 	}
 	if w.Claim, err = kube.Find[corev1.PersistentVolumeClaim](ctx, r.Reader, key); err != nil {
+		return w, err
+	}
+	if err := r.observeClone(ctx, &w); err != nil {
 		return w, err
 	}
 	if w.Claim == nil {

@@ -6,6 +6,8 @@
 // a rule here that passes the strategy over.
 package clone
 
+import corev1 "k8s.io/api/core/v1"
+
 // Plan is how one disk is made, and why. Its JSON is what "vmdisk plan" prints.
 type Plan struct {
 	// Disk is what the plan is for, such as "VMDisk tenant-a/d1".
@@ -33,6 +35,9 @@ type Plan struct {
 	// Message is the whole in one sentence.
 	Message string `json:"message"`
 
+	// Source is what the disk is made from, and SourceBytes how large the disk on it is; 0: not known. ClaimBytes is what the source's claim asks for.
+	Source                  Source `json:"-"`
+	SourceBytes, ClaimBytes int64  `json:"-"`
 	// Placement is where the first pod that mounts the disk may run.
 	Placement Placement `json:"-"`
 	// Facts are what the plan rests on, and Remedies what could be changed, for people.
@@ -70,6 +75,11 @@ func Of(request Request, cluster Cluster, options Options) Plan {
 	finding := refusal(request, cluster, options)
 	plan := v.verdict(finding)
 	plan.Disk = request.String()
+	plan.Source, plan.SourceBytes = v.source.Source, v.source.diskBytes
+	if v.source.claim != nil {
+		q := v.source.claim.Spec.Resources.Requests[corev1.ResourceStorage]
+		plan.ClaimBytes = q.Value()
+	}
 	plan.Finding = finding
 	if finding != nil {
 		plan.Refusal = finding.Reason

@@ -51,7 +51,14 @@ type VolumeSnapshot struct {
 	Status            struct {
 		Content     string             `json:"boundVolumeSnapshotContentName"`
 		RestoreSize *resource.Quantity `json:"restoreSize"`
+		ReadyToUse  bool               `json:"readyToUse"`
+		Error       *SnapshotError     `json:"error"`
 	} `json:"status"`
+}
+
+// SnapshotError is the driver's last complaint about a snapshot.
+type SnapshotError struct {
+	Message string `json:"message"`
 }
 
 // VolumeSnapshotContent is what is read of one.

@@ -43,6 +43,12 @@ type Source struct {
 	Namespace, Name string
 }
 
+// IsClaim says whether the source is a claim.
+func (s Source) IsClaim() bool { return s.kind == claimSource }
+
+// IsZero says whether there is no source: the disk is not made from another volume.
+func (s Source) IsZero() bool { return s.kind == noSource }
+
 func (s Source) String() string { return string(s.kind) + " " + s.Namespace + "/" + s.Name }
 
 func (r Request) String() string { return r.Kind + " " + r.Namespace + "/" + r.Name }

@@ -73,6 +73,7 @@ func (w World) sizeBytes() int64 {
 // grower is the worker that makes the file longer.
 func (w World) grower() *corev1.Pod {
 	return pod.Worker(pod.Request{
+		Name:       pod.GrowerName(w.Claim.UID),
 		DataVolume: w.DataVolume,
 		Claim:      w.Claim,
 		Owner:      *metav1.NewControllerRef(w.Disk, v1alpha1.GroupVersion.WithKind("VMDisk")),

@@ -13,7 +13,6 @@ import (
 	"vmdisk.io/vmdisk/internal/action"
 	"vmdisk.io/vmdisk/internal/job"
 	"vmdisk.io/vmdisk/internal/plan/cause"
-	"vmdisk.io/vmdisk/internal/pod"
 )
 
 // remember: it is known how the worker ended.
@@ -23,8 +22,12 @@ func remember(f *flow) *verdict {
 		return nil
 	}
 	f.memory = f.memory.after(f.Worker.UID, result, f.newest(result), ended)
-	if result.Outcome == job.Succeeded && !f.populated() {
+	switch {
+	case result.Outcome != job.Succeeded || f.populated():
+	case f.whole():
 		f.do(f.mark())
+	default:
+		f.memory.Outcome = ""
 	}
 	return nil
 }
@@ -175,9 +178,8 @@ func started(f *flow) *verdict {
 	}
 	// What was seen may be old: the pod's end may be seen before the memory of it. Noting the memory once more fails then, and nothing is
 	// started; without that, a disk that has just been filled could be written over.
-	source, _ := pod.SourceOf(f.DataVolume.Spec.Source)
-	begun := f.memory.begins(source, f.Claim.Spec.VolumeName)
-	worker := newWorker(f.World, f.volume, begun)
+	begun := f.memory.begins(f.source(), f.Claim.Spec.VolumeName)
+	worker := newWorker(f, begun)
 	if later := f.workersTurn(worker); later != "" {
 		v.running = condition{status: corev1.ConditionFalse, reason: cdi.ReasonErrExceededQuota, message: later}
 		v.again = refusedAgain

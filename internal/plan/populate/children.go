@@ -55,9 +55,42 @@ func inherited(key string) bool {
 	return true
 }
 
+// source is what the worker is told to read; the zero Source where it reads nothing.
+func (f *flow) source() job.Source {
+	switch {
+	case f.native():
+		return job.Source{}
+	case IsClone(f.DataVolume):
+		return job.Source{Volume: f.sourceVolume()}
+	default:
+		source, _ := pod.SourceOf(f.DataVolume.Spec.Source)
+		return source
+	}
+}
+
+// sourceVolume is the disk on the source's claim, as the worker finds it.
+func (f *flow) sourceVolume() *job.Volume {
+	v := &job.Volume{Kind: job.File, Path: path.Join(pod.SourcePath, cdi.DiskImage)}
+	if isBlock(f.Clone.Source.Spec) {
+		v.Kind, v.Path = job.Block, pod.SourceDevicePath
+		v.SizeBytes = f.Clone.Plan.SourceBytes
+	}
+	return v
+}
+
 // newWorker is the claim's worker pod for the next attempt.
-func newWorker(w World, v volume.Volume, m Memory) *corev1.Pod {
-	source, mounts := pod.SourceOf(w.DataVolume.Spec.Source)
+func newWorker(f *flow, m Memory) *corev1.Pod {
+	if f.native() {
+		return newBinder(f, m)
+	}
+	w, v, source := f.World, f.volume, f.source()
+	var mounts []pod.Mount
+	var from *corev1.PersistentVolumeClaim
+	if IsClone(w.DataVolume) {
+		from = f.Clone.Source
+	} else {
+		_, mounts = pod.SourceOf(w.DataVolume.Spec.Source)
+	}
 	spec := job.Spec{
 		Disk:    w.DataVolume.Namespace + "/" + w.DataVolume.Name,
 		Attempt: int(m.Attempts + 1),
@@ -87,8 +120,9 @@ func newWorker(w World, v volume.Volume, m Memory) *corev1.Pod {
 		Owner:      ownerOf(w.DataVolume),
 		Job:        spec,
 		Mounts:     mounts,
+		From:       from,
 		Config:     w.Cluster.Config,
-		Settings:   placement(w),
+		Settings:   f.placement(),
 	})
 }
 

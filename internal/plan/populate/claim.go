@@ -18,7 +18,7 @@ func rendered(f *flow) *verdict {
 	}
 	err := Served(owner, f.DataVolume.Spec)
 	if err == nil || f.Static != nil { // what is not to be filled needs no source
-		f.volume, err = volume.Of(f.DataVolume.Spec, f.Cluster)
+		f.volume, err = volume.Of(f.spec(), f.Cluster)
 	}
 	if err == nil {
 		return nil
@@ -45,7 +45,8 @@ func made(f *flow) *verdict {
 			v.ready, v.again = v.bound.reason, refusedAgain
 			return v
 		}
-		f.do(action.Create{Object: f.claim()})
+		f.tell()
+		f.do(action.Create{Object: f.cloned(f.claim())})
 		v.bound = f.pending()
 	}
 	return v

@@ -36,7 +36,10 @@ func Ended(w World, now time.Time) (Attempt, bool) {
 		ReadBytes: max(0, result.ReadBytes), WrittenBytes: max(0, result.WrittenBytes),
 		Whole: max(0, ended.Sub(w.DataVolume.CreationTimestamp.Time)),
 	}
-	if s := w.DataVolume.Spec.Source; s != nil && s.HTTP != nil {
+	switch s := w.DataVolume.Spec.Source; {
+	case IsClone(w.DataVolume):
+		a.Source = "volume"
+	case s != nil && s.HTTP != nil:
 		a.Source = "http"
 	}
 	if status, ok := containerStatus(w.Worker); ok && status.State.Terminated != nil && !status.State.Terminated.StartedAt.IsZero() {

@@ -2,6 +2,7 @@ package populate
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +45,8 @@ func moved(f *flow) *verdict {
 
 // placement are the settings with where a worker may run: where the DataVolume says; if it says nothing, where the CDI object wants workers. Among those nodes
 // it prefers the one that the claim's consumer was scheduled to, since another node would have to wait until that one lets go of the volume.
-func placement(w World) pod.Settings {
+func (f *flow) placement() pod.Settings {
+	w := f.World
 	own, err := v1alpha1.ParsePlacement(w.DataVolume.Annotations[v1alpha1.PlacementAnnotation])
 	if err != nil {
 		own = nil // the step placed has told, and started nothing
@@ -53,7 +55,49 @@ func placement(w World) pod.Settings {
 	if node := w.Claim.Annotations[selectedNode]; node != "" {
 		settings.Placement.Affinity = preferring(settings.Placement.Affinity, node)
 	}
+	if w.Clone != nil {
+		settings.Placement.Affinity = keptOn(settings.Placement.Affinity, w.Clone.Plan.Placement.NodeAffinity())
+	}
 	return settings
+}
+
+// keptOn is an affinity with what a clone's volumes ask of their pod's node besides.
+func keptOn(affinity *corev1.Affinity, more *corev1.NodeAffinity) *corev1.Affinity {
+	if more == nil {
+		return affinity
+	}
+	a := affinity.DeepCopy()
+	if a == nil {
+		a = &corev1.Affinity{}
+	}
+	if a.NodeAffinity == nil {
+		a.NodeAffinity = &corev1.NodeAffinity{}
+	}
+	n := a.NodeAffinity
+	n.PreferredDuringSchedulingIgnoredDuringExecution = append(n.PreferredDuringSchedulingIgnoredDuringExecution, more.PreferredDuringSchedulingIgnoredDuringExecution...)
+	required := more.RequiredDuringSchedulingIgnoredDuringExecution
+	switch {
+	case required == nil:
+	case n.RequiredDuringSchedulingIgnoredDuringExecution == nil:
+		n.RequiredDuringSchedulingIgnoredDuringExecution = required
+	default: // one of the terms must hold, and one of the others: each of the one with each of the others
+		n.RequiredDuringSchedulingIgnoredDuringExecution = both(n.RequiredDuringSchedulingIgnoredDuringExecution, required)
+	}
+	return a
+}
+
+// both is a selector of the nodes that two select.
+func both(a, b *corev1.NodeSelector) *corev1.NodeSelector {
+	s := &corev1.NodeSelector{}
+	for _, x := range a.NodeSelectorTerms {
+		for _, y := range b.NodeSelectorTerms {
+			s.NodeSelectorTerms = append(s.NodeSelectorTerms, corev1.NodeSelectorTerm{
+				MatchExpressions: slices.Concat(x.MatchExpressions, y.MatchExpressions),
+				MatchFields:      slices.Concat(x.MatchFields, y.MatchFields),
+			})
+		}
+	}
+	return s
 }
 
 // preferring is an affinity that prefers a node, too.

@@ -24,6 +24,7 @@ type flow struct {
 	now     time.Time
 	volume  volume.Volume
 	memory  Memory
+	clone   v1alpha1.CloneStatus // how the disk is made, where it is made from another volume
 	actions []action.Action
 }
 
@@ -42,13 +43,13 @@ func Plan(w World, now time.Time) action.Decision[cdiv1.DataVolumeStatus] {
 	f := &flow{World: w, now: now}
 	if w.Claim != nil {
 		f.memory = recall(w.DataVolume, w.Claim.UID)
-		f.volume = volume.OfClaim(w.Claim.Spec, w.DataVolume.Spec, w.Cluster)
+		f.volume = volume.OfClaim(w.Claim.Spec, f.spec(), w.Cluster)
 	}
 	steps := []func(*flow) *verdict{
-		rendered, made, permitted, ours, staying, alive, pinned, // the claim
+		sourced, rendered, snapshotted, made, permitted, ours, staying, alive, pinned, // the claim
 		remember, kept, asked, noted, filled, possible, // what earlier attempts left
-		fillable, wanted, bound, // what the claim waits for
-		left, due, placed, started, // the next attempt
+		abandoned, cloning, fillable, wanted, bound, resized, // what the claim waits for
+		left, due, readable, placed, started, // the next attempt
 		moved, scheduled, reachable, lively, // the attempt at work
 	}
 	for _, step := range steps {
@@ -61,8 +62,16 @@ func Plan(w World, now time.Time) action.Decision[cdiv1.DataVolumeStatus] {
 
 // succeeded is the end.
 func (f *flow) succeeded() *verdict {
+	f.dropSnapshot()
 	return &verdict{phase: cdiv1.Succeeded, bound: f.boundCondition(), progress: "100.0%",
-		running: condition{status: corev1.ConditionFalse, reason: cdi.ReasonCompleted, message: "Import Complete"}}
+		running: condition{status: corev1.ConditionFalse, reason: cdi.ReasonCompleted, message: f.complete()}}
+}
+
+func (f *flow) complete() string {
+	if IsClone(f.DataVolume) {
+		return "Clone Complete"
+	}
+	return "Import Complete"
 }
 
 // refuse puts an action's refusal into a condition.

@@ -52,7 +52,7 @@ func TestEveryWaitHasItsReason(t *testing.T) {
 			func(dv *cdiv1.DataVolume) {
 				dv.Spec.Source = &cdiv1.DataVolumeSource{S3: &cdiv1.DataVolumeSourceS3{}}
 			}, func(*sim) {},
-			said{"", cdiv1.DataVolumeBound, "False", cdi.ReasonErrClaimNotValid, "source s3 is not served by this version of vmdisk: it fills disks from http and blank sources", cdi.ReasonErrClaimNotValid},
+			said{"", cdiv1.DataVolumeBound, "False", cdi.ReasonErrClaimNotValid, "source s3 is not served by this version of vmdisk: it fills disks from http, blank, pvc and snapshot sources", cdi.ReasonErrClaimNotValid},
 		},
 		"the URL is none": {
 			func(dv *cdiv1.DataVolume) { dv.Spec.Source.HTTP.URL = "debian.qcow2" }, func(*sim) {},
@@ -71,7 +71,7 @@ func TestEveryWaitHasItsReason(t *testing.T) {
 				s.world.DataVolume = s.world.DataVolume.DeepCopy()
 				s.world.DataVolume.Spec.Source = &cdiv1.DataVolumeSource{Upload: &cdiv1.DataVolumeSourceUpload{}}
 			},
-			said{"", cdiv1.DataVolumeRunning, "False", cdi.ReasonErrClaimNotValid, "source upload is not served by this version of vmdisk: it fills disks from http and blank sources", cdi.ReasonErrClaimNotValid},
+			said{"", cdiv1.DataVolumeRunning, "False", cdi.ReasonErrClaimNotValid, "source upload is not served by this version of vmdisk: it fills disks from http, blank, pvc and snapshot sources", cdi.ReasonErrClaimNotValid},
 		},
 		"the claim is to be restored from a backup": {
 			func(dv *cdiv1.DataVolume) {
@@ -257,7 +257,7 @@ func TestAClaimInheritsFromItsDataVolume(t *testing.T) {
 	s := newSim(dv, immediateClass)
 	s.settle()
 	want := metav1.ObjectMeta{
-		Namespace: "tenant-a", Name: "web-root", UID: "uid-1", OwnerReferences: []metav1.OwnerReference{ownerOf(dv)},
+		Namespace: "tenant-a", Name: "web-root", UID: "uid-1", CreationTimestamp: metav1.Time{Time: s.now}, OwnerReferences: []metav1.OwnerReference{ownerOf(dv)},
 		Labels:      map[string]string{"team": "web", "app": "containerized-data-importer", "app.kubernetes.io/managed-by": "cdi-controller", "app.kubernetes.io/component": "storage"},
 		Annotations: map[string]string{"backup.example/policy": "daily", "note": "ours", cdi.ContentType: "kubevirt"},
 	}

@@ -14,7 +14,7 @@ const owner = "the DataVolume"
 // source as its owner.
 func Served(owner string, spec cdiv1.DataVolumeSpec) error {
 	no := func(what string) error {
-		return &volume.Invalid{Message: what + " is not served by this version of vmdisk: it fills disks from http and blank sources"}
+		return &volume.Invalid{Message: what + " is not served by this version of vmdisk: it fills disks from http, blank, pvc and snapshot sources"}
 	}
 	s := spec.Source
 	switch {
@@ -25,7 +25,7 @@ func Served(owner string, spec cdiv1.DataVolumeSpec) error {
 	case spec.ContentType != "" && spec.ContentType != cdiv1.DataVolumeKubeVirt:
 		return no("content type " + string(spec.ContentType))
 	case spec.SourceRef != nil:
-		return no("sourceRef")
+		return nil
 	case s == nil:
 		return &volume.Invalid{Message: owner + " has no source: set one, such as http or blank"}
 	case s.S3 != nil:
@@ -34,20 +34,19 @@ func Served(owner string, spec cdiv1.DataVolumeSpec) error {
 		return no("source gcs")
 	case s.Registry != nil:
 		return no("source registry")
-	case s.PVC != nil:
-		return no("source pvc")
-	case s.Snapshot != nil:
-		return no("source snapshot")
 	case s.Upload != nil:
 		return no("source upload")
 	case s.Imageio != nil:
 		return no("source imageio")
 	case s.VDDK != nil:
 		return no("source vddk")
-	case s.HTTP == nil && s.Blank == nil:
+	case s.HTTP == nil && s.Blank == nil && s.PVC == nil && s.Snapshot == nil:
 		return &volume.Invalid{Message: owner + "'s source is empty: set one, such as http or blank"}
 	case s.HTTP != nil && s.Blank != nil:
 		return &volume.Invalid{Message: owner + " has several sources: keep one of them"}
+	}
+	if s.PVC != nil || s.Snapshot != nil {
+		return nil
 	}
 	from, _ := pod.SourceOf(s)
 	if err := from.Validate(); err != nil {

@@ -10,6 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
@@ -31,7 +32,8 @@ type sim struct {
 	crashAt       int // the number of the action after which the controller dies once; 0: never
 	acted         int
 	log           strings.Builder
-	overlap       bool // a worker was to be made beside another
+	overlap       bool   // a worker was to be made beside another
+	clone         *Clone // what the disk is made from; nil: it isn't made from another volume
 }
 
 func newSim(dv *cdiv1.DataVolume, classes ...storagev1.StorageClass) *sim {
@@ -72,6 +74,9 @@ func (s *sim) settle() {
 // reconcile is one pass, and says whether the controller died in it.
 func (s *sim) reconcile() bool {
 	s.world.Refusal = nil
+	if s.world.Clone = s.clone; s.world.DataVolume.Status.Phase == cdiv1.Succeeded {
+		s.world.Clone = nil // as the controller does
+	}
 	d := Plan(s.world, s.now)
 	for _, a := range d.Actions {
 		refusal := s.do(a)
@@ -107,20 +112,26 @@ func (s *sim) do(a action.Action) *action.Refusal {
 		switch o := a.Object.DeepCopyObject().(type) {
 		case *corev1.PersistentVolumeClaim:
 			if s.world.Claim == nil {
-				o.UID, o.Status.Phase = s.uid(), corev1.ClaimPending
+				o.UID, o.Status.Phase, o.CreationTimestamp = s.uid(), corev1.ClaimPending, metav1.Time{Time: s.now}
 				s.world.Claim = o
 			}
+		case *unstructured.Unstructured:
+			s.makeSnapshot(o)
 		case *corev1.Pod:
 			s.overlap = s.overlap || s.world.Worker != nil
 			if s.world.Worker == nil {
-				o.UID, o.Status.Phase = s.uid(), corev1.PodPending
+				o.UID, o.Status.Phase, o.CreationTimestamp = s.uid(), corev1.PodPending, metav1.Time{Time: s.now}
 				s.world.Worker = o
 				if spec := s.told(); spec.Checkpoint != "" {
 					s.printf("          it goes on from %s", spec.Checkpoint)
 				}
 			}
 		}
+	case action.Expand:
+		s.world.Claim = s.world.Claim.DeepCopy()
+		s.world.Claim.Spec.Resources.Requests[corev1.ResourceStorage] = *resource.NewQuantity(a.Bytes, resource.BinarySI)
 	case action.Delete:
+		s.deleteForClone(a.Object.GetUID())
 		if s.world.Worker != nil && s.world.Worker.UID == a.Object.GetUID() {
 			s.world.Worker = s.world.Worker.DeepCopy()
 			s.world.Worker.DeletionTimestamp = &metav1.Time{Time: s.now}
@@ -162,7 +173,7 @@ func (s *sim) printf(format string, args ...any) { fmt.Fprintf(&s.log, format+"\
 
 // snapshot is the world as text, to see whether anything has changed.
 func (s *sim) snapshot() string {
-	b, err := json.Marshal([]any{s.world.DataVolume, s.world.Claim, s.world.Worker})
+	b, err := json.Marshal([]any{s.world.DataVolume, s.world.Claim, s.world.Worker, s.clone})
 	if err != nil {
 		panic(err)
 	}

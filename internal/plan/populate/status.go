@@ -25,7 +25,7 @@ type condition struct {
 func (f *flow) decision(v verdict) action.Decision[cdiv1.DataVolumeStatus] {
 	old := f.DataVolume.Status
 	status := cdiv1.DataVolumeStatus{
-		Phase:        v.phase,
+		Phase:        f.phase(v.phase),
 		Progress:     cdiv1.DataVolumeProgress(v.progress),
 		RestartCount: f.memory.Attempts,
 	}
@@ -44,7 +44,7 @@ func (f *flow) decision(v verdict) action.Decision[cdiv1.DataVolumeStatus] {
 	return action.Decision[cdiv1.DataVolumeStatus]{
 		Actions: f.actions,
 		Status:  status,
-		Events:  slices.Concat(changes(f.DataVolume.Name, old, status), f.failure(old, status), f.beginning(old, status)),
+		Events:  slices.Concat(changes(f.DataVolume, old, status), f.way(), f.failure(old, status), f.beginning(old, status)),
 		Again:   v.again,
 	}
 }

@@ -58,6 +58,7 @@ func later(d time.Duration) func(*sim) {
 func stories() map[string]story {
 	all := failureStories()
 	maps.Copy(all, plainStories())
+	maps.Copy(all, cloneStories())
 	return all
 }
 

@@ -25,6 +25,8 @@ type World struct {
 	Claim *corev1.PersistentVolumeClaim
 	// Static is the PersistentVolume that is reserved for the claim, where the DataVolume asks to look for one.
 	Static *corev1.PersistentVolume
+	// Clone is what was seen of the source of a disk that is made from another volume; nil for another disk, and once the claim holds its bytes.
+	Clone *Clone
 	// Worker is the claim's worker pod.
 	Worker *corev1.Pod
 	// Warnings are the Warning events about the claim and the worker, the newest last.
@@ -39,8 +41,9 @@ type World struct {
 	Line Line
 	// Cluster holds the classes, their profiles and the configuration.
 	Cluster volume.Cluster
-	// Settings are the installation's settings for workers.
-	Settings pod.Settings
+	// Settings are the installation's settings for workers, Deadlines those for drivers that clone.
+	Settings  pod.Settings
+	Deadlines Deadlines
 	// Refusal is set when the first action of a decision was refused: then this is that decision's second look.
 	Refusal *action.Refusal
 }
@@ -105,6 +108,9 @@ func Owned(claim *corev1.PersistentVolumeClaim) bool {
 // immediate says whether somebody asks, on the DataVolume or on its claim, not to wait for a consumer.
 func (w World) immediate() bool {
 	_, asked := w.DataVolume.Annotations[cdi.BindImmediate]
+	if w.Claim == nil {
+		return asked
+	}
 	_, askedOfClaim := w.Claim.Annotations[cdi.BindImmediate]
 	return asked || askedOfClaim
 }

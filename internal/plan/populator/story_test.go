@@ -229,7 +229,7 @@ func TestWhatAPersonReads(t *testing.T) {
 		},
 		"the source is not served": {
 			func(s *sim) { s.w.Source.Spec.Source = &cdiv1.ImportSourceType{S3: &cdiv1.DataVolumeSourceS3{}} },
-			"NotServed: source s3 is not served by this version of vmdisk: it fills disks from http and blank sources",
+			"NotServed: source s3 is not served by this version of vmdisk: it fills disks from http, blank, pvc and snapshot sources",
 		},
 		"the source is empty": {
 			func(s *sim) { s.w.Source.Spec.Source = nil },
