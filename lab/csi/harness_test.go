@@ -24,6 +24,7 @@ import (
 const (
 	attaching = "attaching.csi.test" // attachRequired
 	plain     = "plain.csi.test"     // not
+	copying   = "copying.csi.test"   // clones and snapshots
 )
 
 // harness is a running driver process (in this one) and clients of its sockets.
@@ -47,6 +48,8 @@ func start(t *testing.T) *harness {
 		Drivers: []Driver{
 			{Name: attaching, AttachRequired: true, ControllerSocket: filepath.Join(dir, "a.sock")},
 			{Name: plain, ControllerSocket: filepath.Join(dir, "p.sock")},
+			{Name: copying, Clones: true, Snapshots: true, ControllerSocket: filepath.Join(dir, "c.sock")},
+			{Name: linstor, Clones: true, Snapshots: true, StuckClones: true, ControllerSocket: filepath.Join(dir, "l.sock")},
 		},
 		Nodes: []Node{
 			{Name: "node-a", KubeletDir: filepath.Join(dir, "a"), CapacityBytes: 100 * mib},
@@ -83,7 +86,7 @@ func (h *harness) run() {
 			h.t.Error(err)
 		}
 	}
-	last := h.config.Nodes[len(h.config.Nodes)-1].Socket(plain)
+	last := h.config.Nodes[len(h.config.Nodes)-1].Socket(h.config.Drivers[len(h.config.Drivers)-1].Name)
 	probe := spec.NewIdentityClient(h.dial(last))
 	if _, err := probe.Probe(h.t.Context(), &spec.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
 		h.t.Fatalf("the driver does not answer: %v", err)
