@@ -32,6 +32,8 @@ type harness struct {
 	t      *testing.T
 	config Config
 	stop   func()
+	// ended waits until the driver has ended by itself, and returns what it ended with.
+	ended func() error
 }
 
 func start(t *testing.T) *harness {
@@ -76,6 +78,11 @@ func (h *harness) run() {
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, h.config) }()
 	stopped := false
+	h.ended = func() error {
+		stopped = true
+		defer cancel()
+		return <-done
+	}
 	h.stop = func() {
 		if stopped {
 			return

@@ -117,13 +117,15 @@ func writeJSON(path string, value any) error {
 type backend struct {
 	stateDir string
 	nodes    map[string]Node
+	// stop ends the process, for a reason.
+	stop context.CancelCauseFunc
 
 	mu    sync.Mutex
 	state state
 	busy  map[string]*sync.Mutex // one lock per ID of a volume or snapshot, held for a whole call
 }
 
-func newBackend(config Config, stateDir string) (*backend, error) {
+func newBackend(config Config, stateDir string, stop context.CancelCauseFunc) (*backend, error) {
 	for _, dir := range []string{volumesDir, snapshotsDir} {
 		if err := os.MkdirAll(filepath.Join(stateDir, dir), 0o755); err != nil {
 			return nil, fmt.Errorf("make the directory of the %s: %w", dir, err)
@@ -137,7 +139,7 @@ func newBackend(config Config, stateDir string) (*backend, error) {
 	for _, n := range config.Nodes {
 		nodes[n.Name] = n
 	}
-	return &backend{stateDir: stateDir, nodes: nodes, state: s, busy: map[string]*sync.Mutex{}}, nil
+	return &backend{stateDir: stateDir, nodes: nodes, stop: stop, state: s, busy: map[string]*sync.Mutex{}}, nil
 }
 
 // lock keeps other calls away from the volume or snapshot until the returned function is called.
