@@ -220,6 +220,10 @@ func TestASnapshotOutlivesTheDriverAndItsVolume(t *testing.T) {
 	want(t, codes.OK, err)
 	writeAt(t, h.backing(golden), 0, "something new..")
 	h.restart()
+	held, err := Holdings(h.config.StateDir)
+	if diff := cmp.Diff([]Holding{{Handle: "golden"}, {Handle: "snapshot-1", Snapshot: true}}, held); diff != "" || err != nil {
+		t.Errorf("the storage holds (%v; -want +got):\n%s", err, diff)
+	}
 	again, err := h.controller(copying).CreateSnapshot(t.Context(), &spec.CreateSnapshotRequest{Name: "snapshot-1", SourceVolumeId: golden})
 	want(t, codes.OK, err)
 	if diff := cmp.Diff(made, again, protocmp.Transform()); diff != "" {

@@ -92,6 +92,30 @@ func loadState(stateDir string) (state, error) {
 	return s, nil
 }
 
+// Holding is a volume or a snapshot that the storage holds, whether or not the cluster knows of it.
+type Holding struct {
+	Handle string
+	// PVC is "namespace/name" of the claim that it was made for, or that the snapshot was made of.
+	PVC      string
+	Snapshot bool
+}
+
+// Holdings are all of them, the half-made ones, too.
+func Holdings(stateDir string) ([]Holding, error) {
+	s, err := loadState(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	var all []Holding
+	for _, id := range slices.Sorted(maps.Keys(s.Volumes)) {
+		all = append(all, Holding{Handle: id, PVC: s.Volumes[id].PVC})
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.Snapshots)) {
+		all = append(all, Holding{Handle: id, PVC: s.Snapshots[id].PVC, Snapshot: true})
+	}
+	return all, nil
+}
+
 func (s state) save(stateDir string) error {
 	return writeJSON(stateFile(stateDir), s)
 }
