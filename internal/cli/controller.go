@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -32,6 +33,7 @@ type controllerOptions struct {
 	probeAddress   string
 	webhookPort    int
 	patience       time.Duration
+	scratchSize    string
 	engine         string
 	crossClass     string
 	images         clone.Options
@@ -66,6 +68,8 @@ func newControllerCommand() *cobra.Command {
 	f.StringVar(&o.probeAddress, "probe-address", ":8081", "address of /healthz and /readyz")
 	f.IntVar(&o.webhookPort, "webhook-port", 9443, "port that the API server's questions come to")
 	f.DurationVar(&o.patience, "worker-patience", 10*time.Minute, "how long nothing may move in a worker, neither from its source nor to its volume, before it is ended and the disk is tried again; 0: for ever")
+	f.StringVar(&o.scratchSize, "scratch-size", "0", "how much of a node's disk a worker may take for an image that can't be decoded in one pass from a source that can't be read at any place, such as 20Gi: "+
+		"an emptyDir, which counts for no quota of storage; 0: such an image is refused")
 	f.StringVar(&o.engine, "engine", string(clone.EngineVMDisk), "who makes the disks of DataVolumes: vmdisk, or cdi, which must be installed then")
 	f.StringVar(&o.crossClass, "cross-class-clone", "copy", "what becomes of a new VMDisk whose clone may never bind: copy with a warning, or refuse; with --engine=cdi always refuse")
 	f.StringVar(&o.images.ImageNamespace, "image-namespace", "vmdisk-images", "namespace of the golden images; in Cozystack cozy-public")
@@ -81,6 +85,10 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	if o.patience != 0 && o.patience < shortestPatience {
 		return fmt.Errorf("--worker-patience is %s: set it to 0, or to at least %s, since a source may be silent for a minute", o.patience, shortestPatience)
+	}
+	scratch, err := resource.ParseQuantity(o.scratchSize)
+	if err != nil || scratch.Sign() < 0 {
+		return fmt.Errorf("--scratch-size is %q: set it to 0, or to a size such as 20Gi", o.scratchSize)
 	}
 	if o.workerImage == "" {
 		return fmt.Errorf("--worker-image is missing: set it to this container's own image")
@@ -122,7 +130,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 		return err
 	}
 	return startController(ctx, mgr, webhooks, controllers.Options{
-		Worker:       pod.Settings{Image: o.workerImage, PullPolicy: corev1.PullPolicy(o.pullPolicy), Patience: o.patience},
+		Worker:       pod.Settings{Image: o.workerImage, PullPolicy: corev1.PullPolicy(o.pullPolicy), Patience: o.patience, Scratch: scratch.Value()},
 		DefaultClass: o.images.DefaultClass,
 		Engine:       policy.Engine,
 		Ended:        attempts.Count,

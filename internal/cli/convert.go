@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"vmdisk.io/vmdisk/internal/image"
 	"vmdisk.io/vmdisk/internal/stream"
@@ -31,6 +32,8 @@ type convertOptions struct {
 	verify        bool
 	resume        string
 	progress      string
+	scratch       string
+	scratchSize   string
 	json          bool
 	stdout        io.Writer
 	stderr        io.Writer
@@ -66,6 +69,9 @@ With '-O qcow2' it is a qcow2 image, compressed with zstd; '-' is standard outpu
 	f.BoolVar(&o.targetZeroed, "target-zeroed", false, "the target device is known to read as zeros, so that its holes need nothing; wrong data are what you get where that isn't true")
 	f.BoolVar(&o.verify, "verify", false, "read the disk back from its storage at the end, and fail where it isn't what was written")
 	f.StringVar(&o.resume, "resume", "", "file that keeps how far the conversion has come, so that the same command goes on there after it was stopped, by whatever; it is removed at the end")
+	f.StringVar(&o.scratch, "scratch", "", "directory in which the image may be kept, in a file without a name, where it can't be decoded in one pass and its source can't be read at any place; "+
+		"from standard input every image is kept there that isn't raw (default: such an image is refused)")
+	f.StringVar(&o.scratchSize, "scratch-size", "", "the most that --scratch takes, such as 20Gi (default: what there is room for)")
 	f.StringVar(&o.progress, "progress", string(progressAuto), "what shows progress, on standard error: auto (a bar on a terminal), bar, json or none")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON on standard output, also after a failure")
 	return cmd
@@ -188,9 +194,35 @@ func (o *convertOptions) job() (j transfer.Job, err error) {
 	if j.Limits, err = o.limits(); err != nil {
 		return j, err
 	}
+	if j.Scratch, err = o.scratchOptions(); err != nil {
+		return j, err
+	}
 	j.Format, err = o.imageFormat()
 	j.Member, j.Hash, j.Verify = o.member, o.json, o.verify
 	return j, err
+}
+
+// scratchOptions are where the image may be kept.
+func (o *convertOptions) scratchOptions() (transfer.Scratch, error) {
+	s := transfer.Scratch{Dir: o.scratch}
+	if o.scratch == "" {
+		if o.scratchSize != "" {
+			return s, usage("--scratch-size is of no use without --scratch DIR")
+		}
+		return s, nil
+	}
+	if info, err := os.Stat(o.scratch); err != nil || !info.IsDir() {
+		return s, usage("--scratch is %q: name a directory that exists", o.scratch)
+	}
+	if o.scratchSize == "" {
+		return s, nil
+	}
+	q, err := resource.ParseQuantity(o.scratchSize)
+	if err != nil || q.Value() <= 0 {
+		return s, usage("--scratch-size is %q: give a size such as 20Gi", o.scratchSize)
+	}
+	s.Bytes = q.Value()
+	return s, nil
 }
 
 // endResumption removes what isn't needed any more, and tells the person what is.

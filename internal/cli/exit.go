@@ -128,10 +128,13 @@ func explain(err error) string {
 		checksum *stream.ChecksumError
 		to       *target.Error
 		panicked *transfer.Panic
+		refused  *image.Refused
 	)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return "stopped before it was done"
+	case errors.As(err, &refused) && refused.Reason == image.NeedsRandomAccess:
+		return err.Error() + ", or let convert keep it on a disk with --scratch DIR"
 	case errors.As(err, &checksum):
 		return checksum.Error() + ": the file at the source is not the one that you expected, or the checksum is of another version"
 	case errors.As(err, &to) && to.Reason == target.Permission:

@@ -36,8 +36,17 @@ type Spec struct {
 	Checkpoint string `json:"checkpoint,omitempty"`
 	// Egress bounds which addresses the worker connects to; nil: all are reached, as far as the network lets it.
 	Egress *Egress `json:"egress,omitempty"`
+	// Scratch is where an image may be kept that can't be decoded otherwise; nil: nowhere.
+	Scratch *Scratch `json:"scratch,omitempty"`
 	// PatienceSeconds is how long nothing may move before the worker gives up; 0: it never does.
 	PatienceSeconds int64 `json:"patienceSeconds,omitempty"`
+}
+
+// Scratch is a directory that is gone with the worker.
+type Scratch struct {
+	Path string `json:"path"`
+	// Bytes is the most that it takes.
+	Bytes int64 `json:"bytes"`
 }
 
 // Source says where the bytes come from. Exactly one member is set.
@@ -75,6 +84,9 @@ type Volume struct {
 	Path string `json:"path"`
 	// SizeBytes is how long the disk is: what lies behind, on a device, is none of it. 0: as long as the file or the device.
 	SizeBytes int64 `json:"sizeBytes,omitempty"`
+	// Version changes whenever the disk's bytes may have changed. Empty: nobody knows, and an attempt that reads a block device can't be gone on
+	// with. A file tells by itself.
+	Version string `json:"version,omitempty"`
 }
 
 // Kind is the kind of volume that a disk lies on.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -27,10 +28,17 @@ const (
 	// SourcePath and SourceDevicePath are the same for a volume that is copied from.
 	SourcePath       = "/source"
 	SourceDevicePath = "/dev/vmdisk-source"
-	// volumeName and sourceName are the claims' names within the pod.
-	volumeName = "disk"
-	sourceName = "source"
+	// ScratchPath is where scratch is, if the job may have any.
+	ScratchPath = "/scratch"
+	// volumeName and sourceName are the claims' names within the pod, scratchName is that of scratch.
+	volumeName  = "disk"
+	sourceName  = "source"
+	scratchName = "scratch"
 )
+
+// scratchSlack is what a filesystem takes besides. The kubelet ends a pod whose emptyDir takes more than its limit; the worker, which knows what
+// it was given, says so first.
+const scratchSlack = 64 << 20
 
 // Settings are an installation's settings for all workers.
 type Settings struct {
@@ -40,6 +48,8 @@ type Settings struct {
 	PullPolicy corev1.PullPolicy
 	// Patience is how long nothing may move in a worker before it is ended; 0: for ever.
 	Patience time.Duration
+	// Scratch is how many bytes a worker may keep of an image that can't be decoded otherwise, in an emptyDir; 0: none.
+	Scratch int64
 	// Placement is where CDI.spec.workload wants workers.
 	Placement sdkapi.NodePlacement
 }
@@ -113,6 +123,12 @@ func Worker(r Request) *corev1.Pod {
 		} else {
 			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: sourceName, MountPath: SourcePath, ReadOnly: true})
 		}
+	}
+	if s := r.Job.Scratch; s != nil {
+		volumes = append(volumes, corev1.Volume{Name: scratchName, VolumeSource: corev1.VolumeSource{
+			EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: resource.NewQuantity(s.Bytes+scratchSlack, resource.BinarySI)},
+		}})
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: scratchName, MountPath: s.Path})
 	}
 	for i, m := range r.Mounts {
 		input := fmt.Sprintf("input-%d", i)

@@ -71,6 +71,17 @@ func TestAWorkerThatCopiesMountsBothVolumes(t *testing.T) {
 	}
 }
 
+func TestScratchIsAnEmptyDirWithALimit(t *testing.T) {
+	golden(t, "scratch", Worker(Request{
+		DataVolume: &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "web-root"}},
+		Claim:      &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant-a", Name: "web-root", UID: "web-root-uid"}},
+		Owner:      metav1.OwnerReference{Kind: "DataVolume", Name: "web-root"},
+		Job: job.Spec{Disk: "tenant-a/web-root", Attempt: 1, Source: job.Source{HTTP: &job.HTTP{URL: "https://images.example/debian.qcow2"}},
+			Target: job.Target{Kind: job.Block, Path: DevicePath, SizeBytes: 20 << 30}, Scratch: &job.Scratch{Path: ScratchPath, Bytes: 10 << 30}},
+		Settings: Settings{Image: "vmdisk:test"},
+	}))
+}
+
 // golden compares a pod with the one that is kept under a name.
 func golden(t *testing.T, name string, pod *corev1.Pod) {
 	t.Helper()

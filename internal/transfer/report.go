@@ -32,6 +32,8 @@ func (t *transfer) progress() {
 		return
 	}
 	switch size := t.forward.Size(); {
+	case t.skipsHoles && size > 0:
+		t.Progress(max(t.start, t.end), size)
 	case t.description.Length > 0:
 		t.Progress(t.opened+t.counter.Bytes(), t.description.Length)
 	case size > 0:
@@ -58,6 +60,9 @@ func (t *transfer) report() Report {
 	if t.forward != nil {
 		r.Format = t.forward.Format()
 		r.VirtualBytes = t.size()
+	}
+	if s := t.scratched; s != nil {
+		r.Format, r.VirtualBytes, r.WrittenBytes, r.ContentHash = s.Format, s.VirtualBytes, s.WrittenBytes, s.ContentHash
 	}
 	return r
 }

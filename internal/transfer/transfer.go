@@ -65,6 +65,8 @@ type Job struct {
 	// Verify reads the disk back from its storage at the end, and fails where it isn't what was written. What an earlier
 	// attempt has written is only read.
 	Verify bool
+	// Scratch is where an image may be kept that can't be decoded otherwise. Nothing can be gone on from then.
+	Scratch Scratch
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 }
@@ -91,7 +93,21 @@ func Run(ctx context.Context, j Job) (report Report, err error) {
 			err = closeErr
 		}
 	}()
-	return report, t.run(ctx)
+	if err = t.run(ctx); t.needsScratch(err) {
+		err = t.runAgain(ctx)
+	}
+	return report, err
+}
+
+// runAgain fills the target from an image that is kept first. The source is asked for all of it once more.
+func (t *transfer) runAgain(ctx context.Context) error {
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := t.close(); err != nil {
+		return err
+	}
+	t.reading, t.cancel, t.keeps, t.Resume = reading, cancel, true, nil
+	return t.run(ctx)
 }
 
 // transfer is one Run.
@@ -114,12 +130,17 @@ type transfer struct {
 	pool     *pool
 	done     int64 // bytes of the disk that were handed over
 	shared   *image.Sharing
-	end      int64 // where on the disk the last of them lies
+	// skipsHoles: the image is read where it isn't a hole, so that the bytes which were read don't tell how far the transfer is.
+	skipsHoles bool
+	end        int64 // where on the disk the last of them lies
 
 	start       int64 // where in the image the pass begins
 	opened      int64 // where in the source the body begins
 	kept        int64 // the mark of the last checkpoint
 	startedOver string
+
+	keeps     bool    // the image is kept in scratch before it is decoded
+	scratched *Report // of the filling from there
 
 	hash        *diskHash // where it is wanted
 	contentHash string
@@ -144,7 +165,11 @@ func (t *transfer) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.begin(whole); err != nil {
+	err = t.begin(whole)
+	if t.wantsScratch(err) {
+		return t.fillFromScratch(ctx, whole)
+	}
+	if err != nil {
 		return err
 	}
 	if err := t.makeTarget(); err != nil {
@@ -198,6 +223,7 @@ func (t *transfer) fill(ctx context.Context, whole io.Reader) error {
 		return err
 	}
 	t.done = max(t.done, t.forward.Size()) // what wasn't handed over is zero
+	t.end = max(t.end, t.done)
 	t.progress()
 	return nil
 }
@@ -325,6 +351,9 @@ func (t *transfer) copy(ctx context.Context, whole io.Reader) error {
 	t.shared = image.NewSharing(t.forward.Format(), t.packed.Length)
 	if t.random != nil && !t.wrapped() {
 		in.Random = source.NewCache(t.random, t.description.Length)
+		if finder, ok := t.Source.(image.HoleFinder); ok && t.Checksum.IsZero() {
+			in.Sparse, t.skipsHoles = sparse{t.random, finder}, t.forward.Format() == image.Raw
+		}
 	}
 	err := t.forward.Run(t.pool.ctx, in, t.sink)
 	if err == nil {
@@ -365,6 +394,12 @@ func (t *transfer) sink(p image.Piece, stored []byte) error {
 	t.end = max(t.end, p.Offset+int64(p.Len))
 	t.progress()
 	return t.pool.put(p, stored)
+}
+
+// sparse is a source that knows its holes.
+type sparse struct {
+	io.ReaderAt
+	image.HoleFinder
 }
 
 // size is the length of the disk in bytes, at the end also where only the end tells. It has whole sectors.

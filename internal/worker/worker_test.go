@@ -481,3 +481,23 @@ func TestProgressIsPrintedOnceInAnInterval(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestScratchIsUsedWhereTheJobAllowsIt(t *testing.T) {
+	content, disk := makeImage(t, imagetest.Recipe{Options: "cluster_size=512,preallocation=full", Empty: true, Steps: []string{"resize 64M", "io write -P 7 60M 1M"}})
+	server := sourcetest.Serve(t, sourcetest.Behaviour{Content: content, NoRange: true})
+	o := options()
+	o.Limits.MemoryBytes = 4 << 20
+	spec := httpSpec(job.HTTP{URL: server.URL + "/disk", Checksum: sha256Of(content)}, fileTarget(t, int64(len(disk))))
+	got := Run(t.Context(), spec, o)
+	if got.Outcome != job.Refused || got.Reason != "NeedsRandomAccess" || !strings.HasSuffix(got.Message, ", or ask the administrator to allow scratch (vmdisk's --scratch-size)") {
+		t.Errorf("without scratch: %+v", got)
+	}
+	spec.Scratch = &job.Scratch{Path: t.TempDir(), Bytes: int64(len(content))}
+	got = Run(t.Context(), spec, o)
+	if got.Outcome != job.Succeeded || got.Format != "qcow2" {
+		t.Fatalf("with scratch: %+v", got)
+	}
+	if b, err := os.ReadFile(spec.Target.Path); err != nil || !bytes.Equal(b, disk) {
+		t.Errorf("the disk is not the image's (%v)", err)
+	}
+}

@@ -124,9 +124,9 @@ func TestValues(t *testing.T) {
 		return args
 	}
 	got := render(t, "cozy-vmdisk", "image=r.example/vmdisk:v1", "imagePullPolicy=Always", "engine=cdi", "crossClassClone=refuse", "defaultStorageClass=replicated",
-		"images.namespace=cozy-public", "images.prefix=vm-default-images-", "metrics.enabled=false", "extraFlags={--leader-election=false}", "alerts.enabled=true", "alerts.labels.team=a")
+		"images.namespace=cozy-public", "images.prefix=vm-default-images-", "scratchSize=20Gi", "metrics.enabled=false", "extraFlags={--leader-election=false}", "alerts.enabled=true", "alerts.labels.team=a")
 	want := []string{"controller", "--worker-image=r.example/vmdisk:v1", "--namespace=cozy-vmdisk", "--worker-image-pull-policy=Always", "--engine=cdi", "--cross-class-clone=refuse",
-		"--default-storage-class=replicated", "--image-namespace=cozy-public", "--image-prefix=vm-default-images-", "--metrics-address=0", "--leader-election=false"}
+		"--default-storage-class=replicated", "--image-namespace=cozy-public", "--image-prefix=vm-default-images-", "--scratch-size=20Gi", "--metrics-address=0", "--leader-election=false"}
 	if diff := cmp.Diff(want, arguments(got)); diff != "" {
 		t.Errorf("the controller's arguments (-want +got):\n%s", diff)
 	}

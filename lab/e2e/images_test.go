@@ -31,7 +31,7 @@ const (
 	longBytes = 2 * diskBytes
 
 	// recipe changes when what makeImages makes does.
-	recipe = "4"
+	recipe = "5"
 
 	// stolen is what an image that names another file may not bring into a disk.
 	stolen = "the content of another file"
@@ -46,6 +46,7 @@ const (
 	passwdFile    = "passwd.qcow2"  // its backing file is /etc/passwd
 	otherFile     = "other.raw"     // read by nobody
 	longFile      = "long.raw"      // rawFile, and zeros behind it that are served all the same
+	lateFile      = "late.qcow2"    // the same disk, and what says where its data belongs lies behind some of the data
 	referenceFile = "disk.sha256"   // of rawFile
 )
 
@@ -77,6 +78,9 @@ func makeImages(ctx context.Context) error {
 		{"convert", "-O", "raw", qcow2File, rawFile},
 		{"convert", "-O", "raw", qcow2File, longFile},
 		{"resize", "-q", "-f", "raw", longFile, fmt.Sprint(longBytes)},
+		{"create", "-q", "-f", "qcow2", "-o", "cluster_size=2048,preallocation=full", lateFile, "64M"},
+		{"resize", "-q", lateFile, size}, // which moves the table
+		{"convert", "-n", "-f", "raw", "-O", "qcow2", rawFile, lateFile},
 		{"create", "-q", "-f", "qcow2", largerFile, fmt.Sprint(largerBytes)},
 		{"create", "-q", "-u", "-f", "qcow2", "-F", "raw", "-b", otherFile, backingFile, size},
 		{"create", "-q", "-u", "-f", "qcow2", "-F", "raw", "-b", "/etc/passwd", passwdFile, size},

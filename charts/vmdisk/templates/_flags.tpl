@@ -21,6 +21,9 @@
 {{- with .Values.images.prefix }}
 - --image-prefix={{ . }}
 {{- end }}
+{{- with .Values.scratchSize }}
+- --scratch-size={{ . }}
+{{- end }}
 {{- if not .Values.metrics.enabled }}
 - --metrics-address=0
 {{- end }}

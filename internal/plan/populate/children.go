@@ -75,6 +75,9 @@ func newWorker(w World, v volume.Volume, m Memory) *corev1.Pod {
 	if m.Kept != nil {
 		spec.Checkpoint = m.Kept.Checkpoint
 	}
+	if n := w.Settings.Scratch; n > 0 && source.HTTP != nil {
+		spec.Scratch = &job.Scratch{Path: pod.ScratchPath, Bytes: n}
+	}
 	if isBlock(v.Claim) {
 		spec.Target.Kind, spec.Target.Path = job.Block, pod.DevicePath
 	}
