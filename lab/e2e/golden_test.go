@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -80,4 +81,24 @@ func (g *golden) fill(class, url string) {
 func (g *golden) objects() []client.Object {
 	g.t.Helper()
 	return []client.Object{get(g.tenant, g.claim, &cdiv1.DataVolume{}), get(g.tenant, g.claim, &corev1.PersistentVolumeClaim{})}
+}
+
+// An image is imported by one worker, whose bytes are counted, and leaves nothing but itself; then not even that.
+func TestGoldenImage(t *testing.T) {
+	t.Parallel()
+	n := newTenant(t)
+	work := n.countWork()
+	g := n.newGolden(blockNow)
+	g.holds(g.claim, diskBytes, reference(t), dataBytes(n))
+	n.leavesOnly(g.objects()...)
+	if left := n.leftovers(); len(left) < 3 {
+		t.Errorf("the image, its claim and its volume are none of the leftovers %q", left)
+	}
+	if got := work.amount(); got.Workers != 1 || got.Read == 0 || got.Written == 0 {
+		t.Errorf("the workers were %+v, want one that read and wrote", got)
+	}
+	if err := n.Delete(t.Context(), g.dv); err != nil {
+		t.Fatal(err)
+	}
+	n.leavesOnly()
 }

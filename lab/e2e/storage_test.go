@@ -162,6 +162,15 @@ func TestStorageFaults(t *testing.T) {
 			do:    refused,
 			shows: func(n *tenant) { n.isBound("clone") },
 		},
+		"hangs with clones": {
+			fault: clonesHang,
+			do:    refused,
+			shows: func(n *tenant) {
+				n.failsToProvision("clone", 2*time.Minute, "DeadlineExceeded")
+				n.faults()
+				n.isBound("clone")
+			},
+		},
 		"makes no snapshots": {
 			fault: func(claim string) csi.Fault { return snapshotsFail(claim, "the pool makes no snapshots") },
 			do:    func(n *tenant) { n.create(newSnapshot("snapshot", snapshotClass(genericNow), "golden")) },
