@@ -42,6 +42,8 @@ func modules() []module {
 				"github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner",
 				"github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher",
 				"github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer",
+				"github.com/kubernetes-csi/external-snapshotter/v8/cmd/csi-snapshotter",
+				"github.com/kubernetes-csi/external-snapshotter/v8/cmd/snapshot-controller",
 			},
 			ldflags: "-s -w",
 		},
@@ -89,6 +91,9 @@ func build(ctx context.Context, o Options) error {
 		if err := m.build(ctx, o, root); err != nil {
 			return fmt.Errorf("build %s: %w", m.dir, err)
 		}
+	}
+	if err := snapshotKinds(ctx, root); err != nil {
+		return err
 	}
 	if err := goBuild(ctx, root, 0, "-s -w", ownPrograms()); err != nil {
 		return fmt.Errorf("build the lab's own programs: %w", err)

@@ -228,7 +228,7 @@ func TestNetworkPoliciesAreEnforced(t *testing.T) {
 
 func TestEveryClassServesBothKindsOfVolumesToARestrictedPod(t *testing.T) {
 	l := newLab(t, "lab-volumes", "restricted")
-	for _, class := range []string{"replicated", "replicated-wffc", "local", "plain", "plain-immediate"} {
+	for _, class := range []string{"replicated", "replicated-wffc", "local", "generic", "generic-immediate", "plain", "plain-immediate"} {
 		for _, mode := range []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem} {
 			name := class + "-" + strings.ToLower(string(mode))
 			l.create(&corev1.PersistentVolumeClaim{

@@ -6,6 +6,8 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -33,10 +35,16 @@ func applyObjects(ctx context.Context, c client.Client) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"cluster.yaml", "storage.yaml"} {
-		content, err := manifests.ReadFile("manifests/" + name)
-		if err != nil {
-			return fmt.Errorf("read manifest %s: %w", name, err)
+	kinds, err := os.ReadFile(snapshotKindsFile())
+	if err != nil {
+		return fmt.Errorf("read the kinds of snapshots: %w", err)
+	}
+	for _, name := range []string{"cluster.yaml", "snapshot kinds", "storage.yaml"} {
+		content := kinds
+		if filepath.Ext(name) != "" {
+			if content, err = manifests.ReadFile("manifests/" + name); err != nil {
+				return fmt.Errorf("read manifest %s: %w", name, err)
+			}
 		}
 		objects, err := manifest.Decode(bytes.ReplaceAll(content, []byte("DNS_IMAGE"), []byte(image)))
 		if err != nil {

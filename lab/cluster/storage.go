@@ -22,8 +22,11 @@ func drivers() []struct {
 		short string
 		csi.Driver
 	}{
-		{"linstor", csi.Driver{Name: "linstor.csi.linbit.com", AttachRequired: true, ControllerSocket: within("csi-linstor.sock")}},
-		{"plain", csi.Driver{Name: "plain.csi.lab", AttachRequired: false, ControllerSocket: within("csi-plain.sock")}},
+		{"linstor", csi.Driver{
+			Name: "linstor.csi.linbit.com", AttachRequired: true, Clones: true, Snapshots: true, StuckClones: true, ControllerSocket: within("csi-linstor.sock"),
+		}},
+		{"generic", csi.Driver{Name: "generic.csi.lab", Clones: true, Snapshots: true, ControllerSocket: within("csi-generic.sock")}},
+		{"plain", csi.Driver{Name: "plain.csi.lab", ControllerSocket: within("csi-plain.sock")}},
 	}
 }
 
@@ -64,9 +67,12 @@ func csiDriver() (component, error) {
 	}, nil
 }
 
-// sidecars are the processes that carry claims, attachments and resizes from the API server to the driver.
+// sidecars are the processes that carry claims, attachments, resizes and snapshots from the API server to the driver.
 func sidecars() []component {
-	var list []component
+	list := []component{{
+		name: "snapshot-controller", respawn: true,
+		argv: []string{program("snapshot-controller"), "--kubeconfig=" + kubeconfigOf("csi"), "--kube-api-qps=50", "--kube-api-burst=100", "--retry-interval-start=500ms"},
+	}}
 	for _, d := range drivers() {
 		common := []string{
 			"--csi-address=" + d.ControllerSocket,
@@ -86,6 +92,9 @@ func sidecars() []component {
 		add("csi-resizer")
 		if d.AttachRequired {
 			add("csi-attacher", "--default-fstype=ext4")
+		}
+		if d.Snapshots {
+			add("csi-snapshotter", "--extra-create-metadata")
 		}
 	}
 	return list

@@ -35,6 +35,12 @@ type Driver struct {
 	// AttachRequired makes the driver advertise ControllerPublishVolume; it must equal the CSIDriver object's
 	// attachRequired.
 	AttachRequired bool `json:"attachRequired"`
+	// Clones and Snapshots make the driver advertise that it makes volumes from volumes, and snapshots and volumes from them.
+	Clones    bool `json:"clones,omitempty"`
+	Snapshots bool `json:"snapshots,omitempty"`
+	// StuckClones is LINSTOR's way with a clone that is asked for a node without the source's data: it is tried for ever, so
+	// that each call ends with its deadline. Other drivers make it where the data is, or answer that there is no room.
+	StuckClones bool `json:"stuckClones,omitempty"`
 	// ControllerSocket is the path of the unix socket for the sidecars (provisioner, attacher, resizer).
 	ControllerSocket string `json:"controllerSocket"`
 }
@@ -124,8 +130,14 @@ func (n Node) RegistrationSocket(driver string) string {
 	return filepath.Join(n.KubeletDir, "plugins_registry", driver+"-reg.sock")
 }
 
+// linstor is the one driver whose own topology key others rely on.
+const linstor = "linstor.csi.linbit.com"
+
 // TopologyKey is the node label, and the key in a volume's node affinity, that the driver uses: its value is the
 // node's name.
 func TopologyKey(driver string) string {
+	if driver == linstor {
+		return "linbit.com/hostname"
+	}
 	return "topology." + driver + "/node"
 }

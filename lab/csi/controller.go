@@ -46,7 +46,7 @@ func (i identity) Probe(context.Context, *spec.ProbeRequest) (*spec.ProbeRespons
 	return &spec.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
 }
 
-// controller is the driver's controller service under one name. Making volumes is in create.go.
+// controller is the driver's controller service under one name. Making volumes is in create.go, what they are made from in source.go, and snapshots in snapshot.go.
 type controller struct {
 	spec.UnimplementedControllerServer
 	*backend
@@ -62,6 +62,12 @@ func (c *controller) ControllerGetCapabilities(context.Context, *spec.Controller
 	}
 	if c.driver.AttachRequired {
 		types = append(types, spec.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME)
+	}
+	if c.driver.Clones {
+		types = append(types, spec.ControllerServiceCapability_RPC_CLONE_VOLUME)
+	}
+	if c.driver.Snapshots {
+		types = append(types, spec.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT, spec.ControllerServiceCapability_RPC_LIST_SNAPSHOTS)
 	}
 	response := &spec.ControllerGetCapabilitiesResponse{}
 	for _, t := range types {

@@ -12,69 +12,81 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Making volumes, and where they go. A clone or a restored snapshot would differ from a fresh volume in what
-// makeBackingFile writes, and in that its size and node follow from its source.
+// Making volumes, and where they go. A clone or a restored snapshot differs from a fresh volume in its first bytes, in its
+// least size, and in that it can only be made where its source's bytes are.
 
-func (c *controller) CreateVolume(_ context.Context, r *spec.CreateVolumeRequest) (*spec.CreateVolumeResponse, error) {
-	v, bytes, err := c.wanted(r)
+func (c *controller) CreateVolume(ctx context.Context, r *spec.CreateVolumeRequest) (*spec.CreateVolumeResponse, error) {
+	v, err := c.make(r)
+	if errors.Is(err, errStuck) {
+		<-ctx.Done() // the volume isn't locked meanwhile
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
 	if err != nil {
 		return nil, err
-	}
-	defer c.lock(v.ID)()
-	if existing, ok := c.get(v.ID); ok {
-		if err := sameVolume(existing, v, r.GetCapacityRange()); err != nil {
-			return nil, err
-		}
-		v = existing
-	} else {
-		v.Bytes = bytes
-		if v, err = c.place(v, r.GetAccessibilityRequirements()); err != nil {
-			return nil, err
-		}
-	}
-	if !v.Ready {
-		if err := makeBackingFile(BackingFile(c.stateDir, v.ID), v); err != nil {
-			return nil, err
-		}
-		v.Ready = true
-		if err := c.put(v, nil); err != nil {
-			return nil, err
-		}
 	}
 	return &spec.CreateVolumeResponse{Volume: &spec.Volume{
 		VolumeId:           v.ID,
 		CapacityBytes:      v.Bytes,
+		ContentSource:      r.GetVolumeContentSource(),
 		AccessibleTopology: c.reachableFrom(v),
 	}}, nil
 }
 
-// wanted reads the request: the volume without its place, and its size in bytes.
-func (c *controller) wanted(r *spec.CreateVolumeRequest) (volume, int64, error) {
+// make makes the volume of the request, or finds it.
+func (c *controller) make(r *spec.CreateVolumeRequest) (volume, error) {
+	v, err := c.wanted(r)
+	if err != nil {
+		return volume{}, err
+	}
+	defer c.lock(v.ID)()
+	existing, exists := c.get(v.ID)
+	if exists {
+		if err := sameVolume(existing, v, r.GetCapacityRange()); err != nil {
+			return volume{}, err
+		}
+		if v = existing; v.Ready {
+			return v, nil // whatever has become of its source
+		}
+	}
+	from, err := c.origin(r.GetVolumeContentSource())
+	if err != nil {
+		return volume{}, err
+	}
+	if !exists {
+		if v.Bytes, err = sizeFrom(r.GetCapacityRange(), from); err != nil {
+			return volume{}, err
+		}
+		if v, err = c.place(v, r.GetAccessibilityRequirements(), from); err != nil {
+			return volume{}, err
+		}
+	}
+	if err := makeBackingFile(BackingFile(c.stateDir, v.ID), v, from.file); err != nil {
+		return volume{}, err
+	}
+	v.Ready = true
+	return v, c.put(v, nil)
+}
+
+// wanted reads the request: the volume without its place and its size.
+func (c *controller) wanted(r *spec.CreateVolumeRequest) (volume, error) {
 	if err := required("name", r.GetName()); err != nil {
-		return volume{}, 0, err
+		return volume{}, err
 	}
 	if len(r.GetVolumeCapabilities()) == 0 {
-		return volume{}, 0, status.Error(codes.InvalidArgument, "the request lacks volume_capabilities")
-	}
-	if r.GetVolumeContentSource() != nil {
-		return volume{}, 0, status.Error(codes.InvalidArgument, "this driver makes fresh volumes only: it has no clones and no snapshots")
+		return volume{}, status.Error(codes.InvalidArgument, "the request lacks volume_capabilities")
 	}
 	k, err := kindOf(r.GetParameters())
 	if err != nil {
-		return volume{}, 0, err
+		return volume{}, err
 	}
 	dirty, err := dirtyOf(r.GetParameters())
 	if err != nil {
-		return volume{}, 0, err
+		return volume{}, err
 	}
 	for _, capability := range r.GetVolumeCapabilities() {
 		if reason := refusal(capability); reason != "" {
-			return volume{}, 0, status.Error(codes.InvalidArgument, reason)
+			return volume{}, status.Error(codes.InvalidArgument, reason)
 		}
-	}
-	bytes, err := sizeFor(r.GetCapacityRange())
-	if err != nil {
-		return volume{}, 0, err
 	}
 	return volume{
 		ID:     volumeID(r.GetName()),
@@ -83,7 +95,8 @@ func (c *controller) wanted(r *spec.CreateVolumeRequest) (volume, int64, error) 
 		PVC:    claimOf(r.GetParameters()),
 		Kind:   k,
 		Dirty:  dirty,
-	}, bytes, nil
+		Source: sourceKey(r.GetVolumeContentSource()),
+	}, nil
 }
 
 // sameVolume says whether a repeated request asks for the volume that there is.
@@ -93,6 +106,8 @@ func sameVolume(existing, asked volume, size *spec.CapacityRange) error {
 		return status.Errorf(codes.AlreadyExists, "volume %s belongs to driver %s", existing.ID, existing.Driver)
 	case existing.Kind != asked.Kind || existing.Dirty != asked.Dirty:
 		return status.Errorf(codes.AlreadyExists, "volume %s exists with other parameters: it is %s", existing.ID, existing.Kind)
+	case existing.Source != asked.Source:
+		return status.Errorf(codes.AlreadyExists, "volume %s exists, made from %q, and one from %q is asked", existing.ID, existing.Source, asked.Source)
 	case existing.Bytes < size.GetRequiredBytes() || (limit > 0 && existing.Bytes > limit):
 		return status.Errorf(codes.AlreadyExists, "volume %s exists with %d bytes, and %d to %d are asked", existing.ID, existing.Bytes, size.GetRequiredBytes(), limit)
 	}
@@ -100,8 +115,11 @@ func sameVolume(existing, asked volume, size *spec.CapacityRange) error {
 }
 
 // place chooses where the volume goes and reserves its bytes there: the first candidate with room.
-func (c *controller) place(v volume, requirement *spec.TopologyRequirement) (volume, error) {
+func (c *controller) place(v volume, requirement *spec.TopologyRequirement, from origin) (volume, error) {
 	candidates, err := c.candidates(v.Kind, requirement)
+	if err == nil {
+		candidates, err = c.beside(from, candidates, requirement)
+	}
 	if err != nil {
 		return volume{}, err
 	}

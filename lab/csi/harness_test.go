@@ -24,6 +24,7 @@ import (
 const (
 	attaching = "attaching.csi.test" // attachRequired
 	plain     = "plain.csi.test"     // not
+	copying   = "copying.csi.test"   // clones and snapshots
 )
 
 // harness is a running driver process (in this one) and clients of its sockets.
@@ -31,6 +32,8 @@ type harness struct {
 	t      *testing.T
 	config Config
 	stop   func()
+	// ended waits until the driver has ended by itself, and returns what it ended with.
+	ended func() error
 }
 
 func start(t *testing.T) *harness {
@@ -47,6 +50,8 @@ func start(t *testing.T) *harness {
 		Drivers: []Driver{
 			{Name: attaching, AttachRequired: true, ControllerSocket: filepath.Join(dir, "a.sock")},
 			{Name: plain, ControllerSocket: filepath.Join(dir, "p.sock")},
+			{Name: copying, Clones: true, Snapshots: true, ControllerSocket: filepath.Join(dir, "c.sock")},
+			{Name: linstor, Clones: true, Snapshots: true, StuckClones: true, ControllerSocket: filepath.Join(dir, "l.sock")},
 		},
 		Nodes: []Node{
 			{Name: "node-a", KubeletDir: filepath.Join(dir, "a"), CapacityBytes: 100 * mib},
@@ -73,6 +78,11 @@ func (h *harness) run() {
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, h.config) }()
 	stopped := false
+	h.ended = func() error {
+		stopped = true
+		defer cancel()
+		return <-done
+	}
 	h.stop = func() {
 		if stopped {
 			return
@@ -83,7 +93,7 @@ func (h *harness) run() {
 			h.t.Error(err)
 		}
 	}
-	last := h.config.Nodes[len(h.config.Nodes)-1].Socket(plain)
+	last := h.config.Nodes[len(h.config.Nodes)-1].Socket(h.config.Drivers[len(h.config.Drivers)-1].Name)
 	probe := spec.NewIdentityClient(h.dial(last))
 	if _, err := probe.Probe(h.t.Context(), &spec.ProbeRequest{}, grpc.WaitForReady(true)); err != nil {
 		h.t.Fatalf("the driver does not answer: %v", err)

@@ -31,12 +31,15 @@ func Run(ctx context.Context, config Config) error {
 		return err
 	}
 	defer lock.Close()
-	endpoints, err := newEndpoints(config)
+	if alive, err := stayDead(ctx, config.StateDir); err != nil || !alive {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	endpoints, err := newEndpoints(config, stop)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	listeners, err := listenAll(ctx, endpoints)
 	if err != nil {
 		return err
@@ -46,15 +49,23 @@ func Run(ctx context.Context, config Config) error {
 	ended := make([]error, len(endpoints))
 	for i, end := range endpoints {
 		wait.Go(func() {
-			defer cancel()
+			defer stop(nil)
 			if err := end.server.Serve(listeners[i]); err != nil && ctx.Err() == nil {
 				ended[i] = fmt.Errorf("serve %s: %w", end.socket, err)
 			}
 		})
 	}
 	<-ctx.Done()
-	stopAll(endpoints)
+	died := errors.Is(context.Cause(ctx), errDied)
+	if died {
+		killAll(endpoints)
+	} else {
+		stopAll(endpoints)
+	}
 	wait.Wait()
+	if died {
+		return errDied
+	}
 	return errors.Join(ended...)
 }
 
@@ -64,8 +75,8 @@ type endpoint struct {
 	server *grpc.Server
 }
 
-func newEndpoints(config Config) ([]endpoint, error) {
-	backend, err := newBackend(config, realPath(config.StateDir))
+func newEndpoints(config Config, stop context.CancelCauseFunc) ([]endpoint, error) {
+	backend, err := newBackend(config, realPath(config.StateDir), stop)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +91,7 @@ func newEndpoints(config Config) ([]endpoint, error) {
 }
 
 func newControllerEndpoint(b *backend, driver Driver) endpoint {
-	faults := interceptor{stateDir: b.stateDir, driver: driver.Name, volume: b.get}
+	faults := interceptor{backend: b, driver: driver.Name}
 	server := grpc.NewServer(grpc.UnaryInterceptor(faults.intercept))
 	spec.RegisterIdentityServer(server, identity{name: driver.Name})
 	spec.RegisterControllerServer(server, &controller{backend: b, driver: driver})
@@ -88,7 +99,7 @@ func newControllerEndpoint(b *backend, driver Driver) endpoint {
 }
 
 func newNodeEndpoint(b *backend, driver Driver, n Node) endpoint {
-	faults := interceptor{stateDir: b.stateDir, driver: driver.Name, node: n.Name, volume: b.get}
+	faults := interceptor{backend: b, driver: driver.Name, node: n.Name}
 	server := grpc.NewServer(grpc.UnaryInterceptor(faults.intercept))
 	spec.RegisterIdentityServer(server, identity{name: driver.Name})
 	spec.RegisterNodeServer(server, &node{backend: b, driver: driver, name: n.Name})
@@ -133,17 +144,20 @@ func listen(ctx context.Context, path string) (net.Listener, error) {
 }
 
 func stopAll(endpoints []endpoint) {
-	timer := time.AfterFunc(stopGrace, func() {
-		for _, end := range endpoints {
-			end.server.Stop()
-		}
-	})
+	timer := time.AfterFunc(stopGrace, func() { killAll(endpoints) })
 	defer timer.Stop()
 	var wait sync.WaitGroup
 	for _, end := range endpoints {
 		wait.Go(end.server.GracefulStop)
 	}
 	wait.Wait()
+}
+
+// killAll ends all connections without another answer.
+func killAll(endpoints []endpoint) {
+	for _, end := range endpoints {
+		end.server.Stop()
+	}
 }
 
 // registrar tells a kubelet where the driver's node service listens.

@@ -32,6 +32,8 @@ type volume struct {
 	Node  string `json:"node,omitempty"`
 	Bytes int64  `json:"bytes"`
 	Dirty bool   `json:"dirty,omitempty"`
+	// Source is what the volume was made from, as sourceKey names it; empty for a fresh one.
+	Source string `json:"source,omitempty"`
 	// Ready is false until the backing file has its size and content.
 	Ready bool `json:"ready"`
 	// Published names the nodes to which the volume is attached.
@@ -49,7 +51,8 @@ type publication struct {
 
 // state is the state file.
 type state struct {
-	Volumes map[string]*volume `json:"volumes"`
+	Volumes   map[string]*volume   `json:"volumes"`
+	Snapshots map[string]*snapshot `json:"snapshots,omitempty"`
 }
 
 // lockWait is how long a starting process waits for an earlier one to end.
@@ -75,7 +78,7 @@ func lockStateDir(ctx context.Context, stateDir string) (*os.File, error) {
 }
 
 func loadState(stateDir string) (state, error) {
-	s := state{Volumes: map[string]*volume{}}
+	s := state{Volumes: map[string]*volume{}, Snapshots: map[string]*snapshot{}}
 	raw, err := os.ReadFile(stateFile(stateDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -87,6 +90,30 @@ func loadState(stateDir string) (state, error) {
 		return state{}, fmt.Errorf("read the driver's state %s: %w: delete the state directory to start afresh", stateFile(stateDir), err)
 	}
 	return s, nil
+}
+
+// Holding is a volume or a snapshot that the storage holds, whether or not the cluster knows of it.
+type Holding struct {
+	Handle string
+	// PVC is "namespace/name" of the claim that it was made for, or that the snapshot was made of.
+	PVC      string
+	Snapshot bool
+}
+
+// Holdings are all of them, the half-made ones, too.
+func Holdings(stateDir string) ([]Holding, error) {
+	s, err := loadState(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	var all []Holding
+	for _, id := range slices.Sorted(maps.Keys(s.Volumes)) {
+		all = append(all, Holding{Handle: id, PVC: s.Volumes[id].PVC})
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.Snapshots)) {
+		all = append(all, Holding{Handle: id, PVC: s.Snapshots[id].PVC, Snapshot: true})
+	}
+	return all, nil
 }
 
 func (s state) save(stateDir string) error {
@@ -114,15 +141,19 @@ func writeJSON(path string, value any) error {
 type backend struct {
 	stateDir string
 	nodes    map[string]Node
+	// stop ends the process, for a reason.
+	stop context.CancelCauseFunc
 
 	mu    sync.Mutex
 	state state
-	busy  map[string]*sync.Mutex // one lock per volume ID, held for a whole call
+	busy  map[string]*sync.Mutex // one lock per ID of a volume or snapshot, held for a whole call
 }
 
-func newBackend(config Config, stateDir string) (*backend, error) {
-	if err := os.MkdirAll(filepath.Join(stateDir, volumesDir), 0o755); err != nil {
-		return nil, fmt.Errorf("make the directory of the volumes: %w", err)
+func newBackend(config Config, stateDir string, stop context.CancelCauseFunc) (*backend, error) {
+	for _, dir := range []string{volumesDir, snapshotsDir} {
+		if err := os.MkdirAll(filepath.Join(stateDir, dir), 0o755); err != nil {
+			return nil, fmt.Errorf("make the directory of the %s: %w", dir, err)
+		}
 	}
 	s, err := loadState(stateDir)
 	if err != nil {
@@ -132,10 +163,10 @@ func newBackend(config Config, stateDir string) (*backend, error) {
 	for _, n := range config.Nodes {
 		nodes[n.Name] = n
 	}
-	return &backend{stateDir: stateDir, nodes: nodes, state: s, busy: map[string]*sync.Mutex{}}, nil
+	return &backend{stateDir: stateDir, nodes: nodes, stop: stop, state: s, busy: map[string]*sync.Mutex{}}, nil
 }
 
-// lock keeps other calls away from the volume until the returned function is called.
+// lock keeps other calls away from the volume or snapshot until the returned function is called.
 func (b *backend) lock(id string) (unlock func()) {
 	b.mu.Lock()
 	lock, ok := b.busy[id]
@@ -175,18 +206,26 @@ func (b *backend) put(v volume, allow func(others []volume) error) error {
 			return err
 		}
 	}
-	previous, existed := b.state.Volumes[v.ID]
 	stored := v.clone()
-	b.state.Volumes[v.ID] = &stored
-	if err := b.state.save(b.stateDir); err != nil {
-		if existed {
-			b.state.Volumes[v.ID] = previous
-		} else {
-			delete(b.state.Volumes, v.ID)
-		}
-		return err
+	return replaceLocked(b, b.state.Volumes, v.ID, &stored)
+}
+
+// replaceLocked puts a value in one of the state's maps, or takes it out (nil), and saves. What can't be saved has not
+// happened.
+func replaceLocked[V any](b *backend, in map[string]*V, id string, value *V) error {
+	previous, existed := in[id]
+	if in[id] = value; value == nil {
+		delete(in, id)
 	}
-	return nil
+	err := b.state.save(b.stateDir)
+	switch {
+	case err == nil:
+	case existed:
+		in[id] = previous
+	default:
+		delete(in, id)
+	}
+	return err
 }
 
 func (b *backend) othersLocked(id string) []volume {
@@ -210,21 +249,17 @@ func (b *backend) others(id string) []volume {
 func (b *backend) drop(id string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	previous, ok := b.state.Volumes[id]
-	if !ok {
-		return nil
-	}
-	delete(b.state.Volumes, id)
-	if err := b.state.save(b.stateDir); err != nil {
-		b.state.Volumes[id] = previous
-		return err
-	}
-	return nil
+	return replaceLocked(b, b.state.Volumes, id, nil)
 }
 
-const volumesDir = "volumes"
+// The directories of the backing files, in the state directory.
+const (
+	volumesDir   = "volumes"
+	snapshotsDir = "snapshots"
+)
 
-// safeName is a volume name that can be a file's name as it is; the provisioner's "pvc-<uid>" always is.
+// safeName is a volume's or snapshot's name that can be a file's name as it is; the sidecars' "pvc-<uid>" and
+// "snapshot-<uid>" always are.
 var safeName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,99}$`)
 
 // volumeID derives the handle from the name that the caller chose, so that CreateVolume is idempotent even if its

@@ -135,17 +135,23 @@ func sharedMode(c *spec.VolumeCapability) bool {
 	return false
 }
 
-// makeBackingFile gives the file its size and first content. What a call that was cut short has left is replaced.
-func makeBackingFile(path string, v volume) error {
+// makeBackingFile gives the file its size and first content: that of the file from, if there is one. What a call that was
+// cut short has left is replaced.
+func makeBackingFile(path string, v volume, from string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("make the backing file: %w", err)
 	}
-	defer f.Close() // what goes wrong shows in Truncate and WriteAt below
+	defer f.Close() // what goes wrong shows in the writes below
+	if from != "" {
+		if err := copyData(f, from); err != nil {
+			return err
+		}
+	}
 	if err := f.Truncate(v.Bytes); err != nil {
 		return fmt.Errorf("give the backing file %d bytes: %w", v.Bytes, err)
 	}
-	if v.Dirty {
+	if v.Dirty && from == "" {
 		return soil(f, v.Bytes)
 	}
 	return nil

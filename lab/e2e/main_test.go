@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"vmdisk.io/vmdisk/lab/cluster"
+	"vmdisk.io/vmdisk/lab/csi"
 	"vmdisk.io/vmdisk/lab/deploy"
 	"vmdisk.io/vmdisk/lab/lockfile"
 )
@@ -88,6 +89,9 @@ func given(name string) (found bool) {
 func prepare(ctx context.Context) error {
 	if err := cluster.Up(ctx, cluster.Options{Out: os.Stderr, Source: clone}); err != nil {
 		return fmt.Errorf("bring the lab up: %w", err)
+	}
+	if err := csi.ClearFaults(cluster.CSIDir()); err != nil { // those of a run that was killed
+		return err
 	}
 	options := deploy.Options{Out: os.Stderr, Source: clone}
 	if err := deploy.Run(ctx, options); err != nil {

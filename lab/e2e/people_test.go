@@ -48,7 +48,7 @@ func (n *tenant) runProgram(args ...string) (out []byte, code int) {
 	return out, cmd.ProcessState.ExitCode()
 }
 
-// TestTheLabIsFitForDisks: vmdisk check finds no problem in the lab. It warns of what the lab has on purpose: two classes of a driver that
+// TestTheLabIsFitForDisks: vmdisk check finds no problem in the lab. It warns of what the lab has on purpose: classes of two drivers that
 // vmdisk has never heard of. And it can't see whether nodes let workers open block devices. It runs alone, before the parallel scenarios:
 // some of those make classes that are not fit.
 func TestTheLabIsFitForDisks(t *testing.T) {
@@ -66,7 +66,8 @@ func TestTheLabIsFitForDisks(t *testing.T) {
 			worth = append(worth, f.Severity+" "+f.About)
 		}
 	}
-	want := []string{"unknown block devices", "warning StorageClass plain", "warning StorageClass plain-immediate"}
+	want := []string{"unknown block devices", "warning StorageClass generic", "warning StorageClass generic-immediate", "warning StorageClass plain",
+		"warning StorageClass plain-immediate"}
 	if diff := cmp.Diff(want, slices.Sorted(slices.Values(worth))); diff != "" || code != 0 {
 		t.Errorf("exit code %d (-want +got):\n%s\n%s", code, diff, out)
 	}

@@ -36,9 +36,10 @@ func kubectl(args ...string) string {
 func (n *tenant) story() string {
 	var s strings.Builder
 	section := func(title, text string) { fmt.Fprintf(&s, "--- %s\n%s\n", title, strings.TrimRight(text, "\n")) }
-	section("objects", kubectl("-n", n.name, "get", "vmdisk,datavolume,pvc,pod,resourcequota", "-o", "wide"))
+	section("objects", kubectl("-n", n.name, "get", "vmdisk,datavolume,pvc,pod,volumesnapshot,resourcequota", "-o", "wide"))
 	section("disks", kubectl("-n", n.name, "describe", "vmdisk,datavolume"))
 	section("claims and pods", kubectl("-n", n.name, "describe", "pvc,pod"))
+	section("snapshots", kubectl("-n", n.name, "describe", "volumesnapshot"))
 	section("events", kubectl("-n", n.name, "get", "events", "--sort-by=.metadata.creationTimestamp"))
 	for name := range strings.FieldsSeq(kubectl("-n", n.name, "get", "pods", "-o", "name")) {
 		section("log of "+name, kubectl("-n", n.name, "logs", "--tail=20", name))

@@ -59,7 +59,9 @@ func connect() (client.WithWatch, error) {
 
 const tenantPrefix = "e2e-tenant-"
 
-func isTenant(namespace string) bool { return strings.HasPrefix(namespace, tenantPrefix) }
+func isTenant(namespace string) bool {
+	return strings.HasPrefix(namespace, tenantPrefix) || namespace == imageNamespace
+}
 
 // newTenant makes a namespace that admits restricted pods only, and that is deleted after the test. A test that failed tells
 // the namespace's story first.

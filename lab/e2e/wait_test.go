@@ -9,7 +9,6 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"vmdisk.io/vmdisk/api/v1alpha1"
-	"vmdisk.io/vmdisk/lab/cluster"
 	"vmdisk.io/vmdisk/lab/csi"
 )
 
@@ -51,19 +50,10 @@ func TestWaiting(t *testing.T) {
 		n := newTenant(t)
 		const full = "the pool is full"
 		fault := csi.Fault{Method: "CreateVolume", PVC: n.name + "/*", Code: codes.ResourceExhausted, Message: full}
-		if err := csi.SetFaults(cluster.CSIDir(), fault); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := csi.SetFaults(cluster.CSIDir()); err != nil {
-				t.Error(err)
-			}
-		})
+		n.faults(fault)
 		n.create(newDisk(blockNow, nil))
 		n.says("disk", told, "the storage driver could not make the volume", full, "DataVolume disk is Pending")
-		if err := csi.SetFaults(cluster.CSIDir()); err != nil {
-			t.Fatal(err)
-		}
+		n.faults()
 		n.becomesReady("disk")
 	})
 	t.Run("for trust in a certificate", func(t *testing.T) {
