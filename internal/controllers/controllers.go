@@ -23,6 +23,7 @@ import (
 	"vmdisk.io/vmdisk/internal/controllers/vmdisk"
 	"vmdisk.io/vmdisk/internal/kube"
 	"vmdisk.io/vmdisk/internal/plan/clone"
+	"vmdisk.io/vmdisk/internal/plan/disk"
 	"vmdisk.io/vmdisk/internal/plan/populate"
 	"vmdisk.io/vmdisk/internal/pod"
 )
@@ -33,6 +34,8 @@ type Options struct {
 	Worker pod.Settings
 	// Deadlines are for drivers that clone.
 	Deadlines populate.Deadlines
+	// Images tells where golden images are.
+	Images disk.Images
 	// DefaultClass is the class of a VMDisk that names none; empty: the cluster's own default.
 	DefaultClass string
 	// Engine makes the disks of DataVolumes. Where it is CDI, what CDI serves is left to it.
@@ -55,7 +58,7 @@ func All(mgr ctrl.Manager, o Options) ([]Controller, error) {
 	writer := kube.NewWriter(mgr.GetClient(), mgr.GetEventRecorder("vmdisk"))
 	reader := mgr.GetCache()
 	disks := &vmdisk.Reconciler{
-		Reader: reader, Live: mgr.GetAPIReader(), Writer: writer, Worker: o.Worker, DefaultClass: o.DefaultClass, Now: time.Now,
+		Reader: reader, Live: mgr.GetAPIReader(), Writer: writer, Worker: o.Worker, DefaultClass: o.DefaultClass, Images: o.Images, Now: time.Now,
 	}
 	if o.Engine == clone.EngineCDI {
 		return []Controller{disks}, nil

@@ -86,11 +86,11 @@ func TestCloneWithin(t *testing.T) {
 		"by the driver, and grown, on a pinned one": {"generic", "generic", "csi-clone", "768Mi", "csi-clone", "", false},
 		"by a snapshot":                             {blockNow, blockNow, "snapshot", "", "snapshot", "RemoteAccessAllowed", false},
 		"by a snapshot, and grown":                  {"generic-immediate", "generic-immediate", "snapshot", "1Gi", "snapshot", "", false},
-		"by a copy into another driver's class":     {blockNow, filesNow, "", "", "host-assisted", "DriverMismatch", true},
+		"by a copy into another driver's class":     {blockNow, filesNow, "csi-clone", "", "host-assisted", "DriverMismatch", true},
 		"by a copy to a device":                     {filesNow, blockNow, "", "768Mi", "host-assisted", "DriverMismatch", true},
 		"by a copy that is wished for":              {blockNow, blockNow, "copy", "", "host-assisted", "CopyRequested", true},
 		"by a copy where a clone would hang":        {blockNow, blockLocal, "csi-clone", "", "host-assisted", "", true},
-		"by a copy where the driver does neither":   {filesNow, filesNow, "csi-clone", "", "host-assisted", "", true},
+		"by a copy where the driver does neither":   {filesNow, filesNow, "csi-clone", "", "host-assisted", "DriverCannotClone", true},
 	}
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -103,11 +103,12 @@ func TestCloneWithin(t *testing.T) {
 			if c.wish != "" {
 				class = n.cloningClass(c.to, c.wish)
 			}
+			n.leftAlone("disk")
 			work := n.countWork()
 			n.clones(cloneOf("disk", class, c.size))
 			n.succeeds("clone")
 			made := n.madeBy("clone")
-			if made.Strategy != c.strategy || c.reason != "" && made.Reason != c.reason || made.FellBack {
+			if made.Strategy != c.strategy || c.reason != "" && made.Reason != c.reason || made.FellBack != (c.reason == "DriverCannotClone") {
 				t.Errorf("it was made like this: %+v", made)
 			}
 			if got := work.amount(); (got.Written > 0) != c.copied {

@@ -17,6 +17,7 @@ import (
 	"vmdisk.io/vmdisk/api/v1alpha1"
 	"vmdisk.io/vmdisk/internal/action"
 	"vmdisk.io/vmdisk/internal/kube"
+	"vmdisk.io/vmdisk/internal/plan/clone"
 	"vmdisk.io/vmdisk/internal/plan/disk"
 	"vmdisk.io/vmdisk/internal/pod"
 )
@@ -31,7 +32,9 @@ type Reconciler struct {
 	Worker pod.Settings
 	// DefaultClass is the class of a disk that names none; empty: the cluster's own default.
 	DefaultClass string
-	Now          func() time.Time
+	// Images tells where golden images are.
+	Images disk.Images
+	Now    func() time.Time
 }
 
 // Reconcile brings one VMDisk a step on.
@@ -52,7 +55,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 
 // observe reads the disk, and the DataVolume and claim of its name.
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (disk.World, error) {
-	w := disk.World{DefaultClass: r.DefaultClass}
+	w := disk.World{DefaultClass: r.DefaultClass, Images: r.Images}
 	var err error
 	if w.Disk, err = kube.Find[v1alpha1.VMDisk](ctx, r.Reader, key); err != nil || w.Disk == nil {
 		return w, err
@@ -60,11 +63,31 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (dis
 	if w.DataVolume, err = kube.Find[cdiv1.DataVolume](ctx, r.Reader, key); err != nil {
 		return w, err
 	}
+	if w.DataVolume == nil {
+		if w.SourceClaim, err = r.sourceClaim(ctx, w.Disk); err != nil {
+			return w, err
+		}
+	}
 	if w.Claim, err = kube.Find[corev1.PersistentVolumeClaim](ctx, r.Reader, key); err != nil || w.Claim == nil {
 		return w, err
 	}
 	w.Growth, err = r.growth(ctx, w)
 	return w, err
+}
+
+// sourceClaim is the claim of the disk that a disk is made from: that of its name, or else with the prefix that Cozystack puts before it.
+func (r *Reconciler) sourceClaim(ctx context.Context, d *v1alpha1.VMDisk) (string, error) {
+	if d.Spec.Source == nil || d.Spec.Source.Disk == nil {
+		return "", nil
+	}
+	name := d.Spec.Source.Disk.Name
+	for _, candidate := range []string{name, clone.ClaimPrefix + name} {
+		claim, err := kube.Find[corev1.PersistentVolumeClaim](ctx, r.Reader, types.NamespacedName{Namespace: d.Namespace, Name: candidate})
+		if err != nil || claim != nil {
+			return candidate, err
+		}
+	}
+	return name, nil
 }
 
 // growth reads what the disk's growing depends on. Only a disk that grows needs to know of the cluster, and only one whose file is to be made

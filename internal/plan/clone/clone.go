@@ -35,9 +35,10 @@ type Plan struct {
 	// Message is the whole in one sentence.
 	Message string `json:"message"`
 
-	// Source is what the disk is made from, and SourceBytes how large the disk on it is; 0: not known. ClaimBytes is what the source's claim asks for.
-	Source                  Source `json:"-"`
-	SourceBytes, ClaimBytes int64  `json:"-"`
+	// Source is what the disk is made from, and SourceBytes how large the disk on it is; 0: not known. ClaimBytes is what the source's claim asks for, CapacityBytes
+	// how large the source's volume is.
+	Source                                 Source `json:"-"`
+	SourceBytes, ClaimBytes, CapacityBytes int64  `json:"-"`
 	// Placement is where the first pod that mounts the disk may run.
 	Placement Placement `json:"-"`
 	// Facts are what the plan rests on, and Remedies what could be changed, for people.
@@ -75,7 +76,7 @@ func Of(request Request, cluster Cluster, options Options) Plan {
 	finding := refusal(request, cluster, options)
 	plan := v.verdict(finding)
 	plan.Disk = request.String()
-	plan.Source, plan.SourceBytes = v.source.Source, v.source.diskBytes
+	plan.Source, plan.SourceBytes, plan.CapacityBytes = v.source.Source, v.source.diskBytes, v.source.capacity
 	if v.source.claim != nil {
 		q := v.source.claim.Spec.Resources.Requests[corev1.ResourceStorage]
 		plan.ClaimBytes = q.Value()

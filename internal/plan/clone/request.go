@@ -75,11 +75,13 @@ func OfDisk(disk v1alpha1.VMDisk, cluster Cluster, options Options) Request {
 	return r
 }
 
-// diskClaim is the claim of a VMDisk: that of its name, or, where there is none, with the prefix that Cozystack puts before the names of disks.
+// ClaimPrefix is what Cozystack puts before the names of disks in those of their claims.
+const ClaimPrefix = "vm-disk-"
+
+// diskClaim is the claim of a VMDisk: that of its name, or, where there is none, with the prefix.
 func (c Cluster) diskClaim(namespace, name string) string {
-	const prefix = "vm-disk-"
-	if c.claim(namespace, name) == nil && c.claim(namespace, prefix+name) != nil {
-		return prefix + name
+	if c.claim(namespace, name) == nil && c.claim(namespace, ClaimPrefix+name) != nil {
+		return ClaimPrefix + name
 	}
 	return name
 }

@@ -4,6 +4,7 @@ package disk
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"time"
@@ -28,11 +29,19 @@ type World struct {
 	Claim      *corev1.PersistentVolumeClaim
 	// DefaultClass is the class of a disk that names none; empty: the cluster's own default.
 	DefaultClass string
+	// Images tells where golden images are.
+	Images Images
+	// SourceClaim is the claim of the disk that this one is made from, if it is made from one.
+	SourceClaim string
 	// Growth is looked at once the disk has a claim.
 	Growth Growth
 	// Refusal is set when an action was refused: the creation of the DataVolume, a change of its annotations, or a step of growing.
 	Refusal *action.Refusal
 }
+
+// Images tells the claim of a golden image: that of the image's name behind the prefix, in the namespace. Images are public: whoever may make
+// disks may make them from any.
+type Images struct{ Namespace, Prefix string }
 
 // Reasons of Ready.
 const (
@@ -81,6 +90,7 @@ func Plan(w World, now time.Time) action.Decision[v1alpha1.VMDiskStatus] {
 		d.Status.Phase = string(w.DataVolume.Status.Phase)
 		d.Status.Progress = string(w.DataVolume.Status.Progress)
 	}
+	d.Status.Clone = w.clone()
 	d.Status.StorageClass = w.class()
 	d.Status.Size = w.size()
 	conditions := []metav1.Condition{ready, workloads}
@@ -105,7 +115,7 @@ func (w World) ready() metav1.Condition {
 	switch source := unserved(w.Disk.Spec.Source); {
 	case source != "":
 		c.Reason = SourceNotServed
-		c.Message = fmt.Sprintf("this version of vmdisk does not serve source.%s: use source.http, or no source for a blank disk", source)
+		c.Message = fmt.Sprintf("this version of vmdisk does not serve source.%s: use source.http or disk, or no source for a blank disk", source)
 	case w.DataVolume != nil && !w.owned():
 		c.Reason = DataVolumeExists
 		c.Message = fmt.Sprintf("DataVolume %s exists already and is not this disk's: delete it, or choose another name for the disk", w.DataVolume.Name)
@@ -128,8 +138,6 @@ func unserved(s *v1alpha1.Source) string {
 		return "image"
 	case s.Upload != nil:
 		return "upload"
-	case s.Disk != nil:
-		return "disk"
 	default:
 		return ""
 	}
@@ -248,7 +256,7 @@ func (w World) render() *cdiv1.DataVolume {
 			Annotations:     map[string]string{},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(disk, v1alpha1.GroupVersion.WithKind("VMDisk"))},
 		},
-		Spec: cdiv1.DataVolumeSpec{Source: source(disk.Spec.Source), Storage: &cdiv1.StorageSpec{}},
+		Spec: cdiv1.DataVolumeSpec{Source: w.source(), Storage: &cdiv1.StorageSpec{}},
 	}
 	maps.Copy(dv.Annotations, w.annotations())
 	if disk.Spec.Storage != nil {
@@ -295,8 +303,14 @@ func (w World) follow() []action.Action {
 	return []action.Action{action.Annotate{Object: w.DataVolume, Annotations: told}}
 }
 
-func source(s *v1alpha1.Source) *cdiv1.DataVolumeSource {
-	if s == nil || s.HTTP == nil {
+func (w World) source() *cdiv1.DataVolumeSource {
+	s := w.Disk.Spec.Source
+	switch {
+	case s != nil && s.Image != nil:
+		return &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: w.Images.Namespace, Name: w.Images.Prefix + s.Image.Name}}
+	case s != nil && s.Disk != nil:
+		return &cdiv1.DataVolumeSource{PVC: &cdiv1.DataVolumeSourcePVC{Namespace: w.Disk.Namespace, Name: cmp.Or(w.SourceClaim, s.Disk.Name)}}
+	case s == nil || s.HTTP == nil:
 		return &cdiv1.DataVolumeSource{Blank: &cdiv1.DataVolumeBlankImage{}}
 	}
 	return &cdiv1.DataVolumeSource{HTTP: &cdiv1.DataVolumeSourceHTTP{
@@ -307,4 +321,16 @@ func source(s *v1alpha1.Source) *cdiv1.DataVolumeSource {
 		ExtraHeaders:       s.HTTP.ExtraHeaders,
 		SecretExtraHeaders: s.HTTP.SecretExtraHeaders,
 	}}
+}
+
+// clone is how the DataVolume says that it is made from another volume.
+func (w World) clone() *v1alpha1.CloneStatus {
+	if w.DataVolume == nil || !w.owned() {
+		return nil
+	}
+	var s v1alpha1.CloneStatus
+	if json.Unmarshal([]byte(w.DataVolume.Annotations[v1alpha1.CloneAnnotation]), &s) != nil || s.Strategy == "" {
+		return nil
+	}
+	return &s
 }

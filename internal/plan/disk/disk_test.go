@@ -52,7 +52,7 @@ func TestConditions(t *testing.T) {
 	plain := vmdisk(nil)
 	resting := vmdisk(func(d *v1alpha1.VMDisk) { d.Spec.BindImmediately = new(false) })
 	image := vmdisk(func(d *v1alpha1.VMDisk) {
-		d.Spec.Source = &v1alpha1.Source{Image: &v1alpha1.NamedSource{Name: "debian"}}
+		d.Spec.Source = &v1alpha1.Source{Upload: &v1alpha1.UploadSource{}}
 	})
 	for name, c := range map[string]struct {
 		world            World
@@ -65,8 +65,8 @@ func TestConditions(t *testing.T) {
 		},
 		"a source that this version lacks": {
 			World{Disk: image},
-			said{"False", SourceNotServed, "this version of vmdisk does not serve source.image: use source.http, or no source for a blank disk"},
-			said{"False", DataVolumeNotReady, "this version of vmdisk does not serve source.image: use source.http, or no source for a blank disk"},
+			said{"False", SourceNotServed, "this version of vmdisk does not serve source.upload: use source.http or disk, or no source for a blank disk"},
+			said{"False", DataVolumeNotReady, "this version of vmdisk does not serve source.upload: use source.http or disk, or no source for a blank disk"},
 		},
 		"somebody else's DataVolume": {
 			World{Disk: plain, DataVolume: &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: "web-root"}}},
@@ -282,6 +282,41 @@ func TestTheDataVolumeThatMakesADisk(t *testing.T) {
 	}
 	got := Plan(World{Disk: d, DefaultClass: "replicated"}, time.Unix(1, 0)).Actions
 	if diff := cmp.Diff([]action.Action{action.Create{Object: want}}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestADiskFromAnotherVolumeNamesItsClaim(t *testing.T) {
+	from := func(s v1alpha1.Source) *v1alpha1.VMDisk {
+		return vmdisk(func(d *v1alpha1.VMDisk) { d.Spec.Source, d.Spec.Storage = &s, nil })
+	}
+	images := Images{Namespace: "cozy-public", Prefix: "vm-default-images-"}
+	for name, c := range map[string]struct {
+		world World
+		want  cdiv1.DataVolumeSourcePVC
+	}{
+		"an image":                        {World{Disk: from(v1alpha1.Source{Image: &v1alpha1.NamedSource{Name: "debian"}}), Images: images}, cdiv1.DataVolumeSourcePVC{Namespace: "cozy-public", Name: "vm-default-images-debian"}},
+		"a disk":                          {World{Disk: from(v1alpha1.Source{Disk: &v1alpha1.NamedSource{Name: "base"}})}, cdiv1.DataVolumeSourcePVC{Namespace: "tenant-a", Name: "base"}},
+		"a disk whose claim has a prefix": {World{Disk: from(v1alpha1.Source{Disk: &v1alpha1.NamedSource{Name: "base"}}), SourceClaim: "vm-disk-base"}, cdiv1.DataVolumeSourcePVC{Namespace: "tenant-a", Name: "vm-disk-base"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dv := c.world.render()
+			if diff := cmp.Diff(&cdiv1.DataVolumeSource{PVC: &c.want}, dv.Spec.Source); diff != "" {
+				t.Error(diff)
+			}
+			if len(dv.Spec.Storage.Resources.Requests) > 0 {
+				t.Errorf("a disk without a size asks for %v: want its source's", dv.Spec.Storage.Resources.Requests)
+			}
+		})
+	}
+}
+
+func TestADiskShowsHowItIsCloned(t *testing.T) {
+	d := vmdisk(nil)
+	dv := made(d, cdiv1.CSICloneInProgress)
+	dv.Annotations = map[string]string{v1alpha1.CloneAnnotation: `{"strategy":"csi-clone","reason":"SameDriver","message":"the driver clones","source":"PersistentVolumeClaim a/b"}`}
+	want := &v1alpha1.CloneStatus{Strategy: "csi-clone", Reason: "SameDriver", Message: "the driver clones", Source: "PersistentVolumeClaim a/b"}
+	if diff := cmp.Diff(want, Plan(World{Disk: d, DataVolume: dv}, time.Time{}).Status.Clone); diff != "" {
 		t.Error(diff)
 	}
 }

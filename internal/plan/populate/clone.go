@@ -207,8 +207,11 @@ func (f *flow) cloned(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVol
 	}
 	if claim.Spec.DataSource = f.dataSource(); claim.Spec.DataSource != nil {
 		size := f.Clone.Plan.ClaimBytes
-		if !f.Clone.Plan.Source.IsClaim() {
-			size = f.Clone.Plan.SourceBytes
+		switch s := f.Clone.Snapshot; {
+		case !f.Clone.Plan.Source.IsClaim():
+			size = f.Clone.Plan.CapacityBytes
+		case f.clone.Strategy == string(clone.Snapshot) && s.Status.RestoreSize != nil: // a driver may round up
+			size = max(size, s.Status.RestoreSize.Value())
 		}
 		claim.Spec.Resources.Requests[corev1.ResourceStorage] = *resource.NewQuantity(size, resource.BinarySI)
 	}

@@ -87,7 +87,7 @@ func replanned(plan clone.Plan) func(*sim) { return func(s *sim) { s.plan(plan) 
 // ready is a snapshot that can be restored.
 func ready(s *sim) {
 	c, snapshot := *s.clone, *s.clone.Snapshot
-	snapshot.Status.ReadyToUse = true
+	snapshot.Status.ReadyToUse, snapshot.Status.RestoreSize = true, resource.NewQuantity(10<<30, resource.BinarySI)
 	c.Snapshot = &snapshot
 	s.clone = &c
 }
@@ -243,5 +243,16 @@ func TestACopyIsToldWhatToRead(t *testing.T) {
 	spec := s.told()
 	if spec.Source.Volume == nil || *spec.Source.Volume != want || spec.Target.SizeBytes != 20<<30 {
 		t.Errorf("%+v", spec)
+	}
+}
+
+func TestARestoredVolumeIsAsLargeAsItsSnapshot(t *testing.T) {
+	s := cloneSim(restores(), immediateClass, nil)
+	s.settle()
+	ready(s)
+	s.clone.Snapshot.Status.RestoreSize = resource.NewQuantity(10<<30+4096, resource.BinarySI) // as drivers round
+	s.settle()
+	if got := s.world.Claim.Spec.Resources.Requests[corev1.ResourceStorage]; got.Value() != 10<<30+4096 {
+		t.Errorf("the claim asks for %s", got.String())
 	}
 }

@@ -43,8 +43,8 @@ func fuzzPacking(f *testing.F, p packer) {
 				kinds[i] = kindOf(err)
 			}
 		}
-		if p.name == "zstd" && isDamage(kinds[0]) && isDamage(kinds[1]) {
-			return // of a file that is corrupt and cut short, the decoder's goroutines find either first
+		if p.name == "zstd" && isRefusal(kinds[0]) && isRefusal(kinds[1]) {
+			return // of a file that is cut short, and whose next frame is corrupt or wants too much, the decoder's goroutines find either first
 		}
 		if kinds[0] != kinds[1] || kinds[0] == "none" && !bytes.Equal(outs[0], outs[1]) {
 			t.Fatalf("%s and %s, %d and %d bytes", kinds[0], kinds[1], len(outs[0]), len(outs[1]))
@@ -52,7 +52,7 @@ func fuzzPacking(f *testing.F, p packer) {
 	})
 }
 
-func isDamage(kind string) bool { return kind == "corrupt" || kind == "truncated" }
+func isRefusal(kind string) bool { return kind != "none" && kind != "too long" }
 
 func FuzzGzip(f *testing.F)  { fuzzPacking(f, packers()[0]) }
 func FuzzBzip2(f *testing.F) { fuzzPacking(f, packers()[1]) }
