@@ -27,4 +27,9 @@ const (
 	// RebindAnnotation on a PersistentVolume: it is on its way from a temporary claim to the claim that is named, and how it is to be
 	// reclaimed once it is there.
 	RebindAnnotation = "vmdisk.io/rebind"
+	// CloneAnnotation on a DataVolume that is made from another volume, and on the claim of a clone across namespaces: how it is made, and
+	// why so. A CloneStatus as JSON.
+	CloneAnnotation = "vmdisk.io/clone"
+	// SelectedNodeAnnotation on the DataVolume of a temporary disk: the node that the consumer of the disk was given.
+	SelectedNodeAnnotation = "vmdisk.io/selected-node"
 )

@@ -155,6 +155,41 @@ type VMDiskStatus struct {
 	// StorageClass is the class that the disk lives in.
 	// +optional
 	StorageClass string `json:"storageClass,omitempty"`
+	// Clone says how a disk is made from an image or another disk, and why so.
+	// +optional
+	Clone *CloneStatus `json:"clone,omitempty"`
+}
+
+// CloneStatus is how a disk is made from another volume.
+type CloneStatus struct {
+	// Strategy is csi-clone, snapshot or host-assisted.
+	// +optional
+	Strategy string `json:"strategy,omitempty"`
+	// Reason is one CamelCase word for why this strategy, and Message a sentence.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Source is what the disk is made from, such as "PersistentVolumeClaim cozy-public/vm-default-images-debian".
+	// +optional
+	Source string `json:"source,omitempty"`
+	// Since is when this strategy was taken.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// Trace is what was passed over, in order: before the disk was begun, and a strategy that failed at work.
+	// +optional
+	// +listType=atomic
+	Trace []PassedOver `json:"trace,omitempty"`
+	// FellBack: a strategy failed at work, the last of the trace, and this one took its place.
+	// +optional
+	FellBack bool `json:"fellBack,omitempty"`
+}
+
+// PassedOver is a strategy that was not taken, or that failed, and why.
+type PassedOver struct {
+	Strategy string `json:"strategy"`
+	Reason   string `json:"reason"`
+	Message  string `json:"message"`
 }
 
 // The types of a VMDisk's conditions.

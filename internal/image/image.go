@@ -89,6 +89,8 @@ type Input struct {
 	// Random reads the same image anywhere; nil where the source can't. It is used sparingly: for tables that lie behind the data which
 	// they describe, when holding that data would exceed MemoryBytes.
 	Random io.ReaderAt
+	// Sparse reads the same image where it isn't a hole, and may be read in Stream's place; nil where the source doesn't know its holes.
+	Sparse SparseReaderAt
 	// Limits bound the pass.
 	Limits Limits
 }

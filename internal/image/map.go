@@ -34,6 +34,12 @@ type HoleFinder interface {
 	Hole(offset int64) (length int64, hole bool, err error)
 }
 
+// SparseReaderAt can be read at any place, and knows where that is not worth it.
+type SparseReaderAt interface {
+	io.ReaderAt
+	HoleFinder
+}
+
 // Extend lengthens m by next if that continues it, and reports whether it did.
 func (m *Mapping) Extend(next Mapping) bool {
 	grown := *m

@@ -42,8 +42,9 @@ type Spec struct {
 
 // Source says where the bytes come from. Exactly one member is set.
 type Source struct {
-	Blank *Blank `json:"blank,omitempty"`
-	HTTP  *HTTP  `json:"http,omitempty"`
+	Blank  *Blank  `json:"blank,omitempty"`
+	HTTP   *HTTP   `json:"http,omitempty"`
+	Volume *Volume `json:"volume,omitempty"`
 }
 
 // Blank is an empty disk: it reads as zeros.
@@ -66,7 +67,20 @@ type HTTP struct {
 	InsecureSkipVerify bool `json:"insecureSkipVerify,omitempty"`
 }
 
-// Kind is the kind of volume that a target lies on.
+// Volume is another disk, on a volume that is mounted into the worker. It is only ever read, and always raw: what it holds is a guest's, who
+// could write anything that looks like an image's header.
+type Volume struct {
+	Kind Kind `json:"kind"`
+	// Path is the disk's file, or the block device.
+	Path string `json:"path"`
+	// SizeBytes is how long the disk is: what lies behind, on a device, is none of it. 0: as long as the file or the device.
+	SizeBytes int64 `json:"sizeBytes,omitempty"`
+	// Version changes whenever the disk's bytes may have changed. Empty: nobody knows, and an attempt that reads a block device can't be gone on
+	// with. A file tells by itself.
+	Version string `json:"version,omitempty"`
+}
+
+// Kind is the kind of volume that a disk lies on.
 type Kind string
 
 // The kinds of volume.

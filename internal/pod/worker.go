@@ -24,8 +24,12 @@ const (
 	// VolumePath is where a filesystem volume is mounted, DevicePath is where a block volume's device is.
 	VolumePath = "/disk"
 	DevicePath = "/dev/vmdisk-target"
-	// volumeName is the claim's name within the pod.
+	// SourcePath and SourceDevicePath are the same for a volume that is copied from.
+	SourcePath       = "/source"
+	SourceDevicePath = "/dev/vmdisk-source"
+	// volumeName and sourceName are the claims' names within the pod.
 	volumeName = "disk"
+	sourceName = "source"
 )
 
 // Settings are an installation's settings for all workers.
@@ -55,6 +59,8 @@ type Request struct {
 	Owner      metav1.OwnerReference
 	Job        job.Spec
 	Mounts     []Mount
+	// From is the claim of the volume that the job's source names, in the same namespace; nil: it names none.
+	From *corev1.PersistentVolumeClaim
 	// Config is the configuration in force; nil stands for its defaults.
 	Config   *cdiv1.CDIConfig
 	Settings Settings
@@ -97,6 +103,16 @@ func Worker(r Request) *corev1.Pod {
 		container.VolumeDevices = []corev1.VolumeDevice{{Name: volumeName, DevicePath: DevicePath}}
 	} else {
 		container.VolumeMounts = []corev1.VolumeMount{{Name: volumeName, MountPath: VolumePath}}
+	}
+	if r.From != nil {
+		volumes = append(volumes, corev1.Volume{Name: sourceName, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: r.From.Name},
+		}})
+		if r.Job.Source.Volume.Kind == job.Block {
+			container.VolumeDevices = append(container.VolumeDevices, corev1.VolumeDevice{Name: sourceName, DevicePath: SourceDevicePath})
+		} else {
+			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: sourceName, MountPath: SourcePath, ReadOnly: true})
+		}
 	}
 	for i, m := range r.Mounts {
 		input := fmt.Sprintf("input-%d", i)

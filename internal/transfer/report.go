@@ -32,6 +32,8 @@ func (t *transfer) progress() {
 		return
 	}
 	switch size := t.forward.Size(); {
+	case t.skipsHoles && size > 0:
+		t.Progress(max(t.start, t.end), size)
 	case t.description.Length > 0:
 		t.Progress(t.opened+t.counter.Bytes(), t.description.Length)
 	case size > 0:

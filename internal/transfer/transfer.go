@@ -114,7 +114,9 @@ type transfer struct {
 	pool     *pool
 	done     int64 // bytes of the disk that were handed over
 	shared   *image.Sharing
-	end      int64 // where on the disk the last of them lies
+	// skipsHoles: the image is read where it isn't a hole, so that the bytes which were read don't tell how far the transfer is.
+	skipsHoles bool
+	end        int64 // where on the disk the last of them lies
 
 	start       int64 // where in the image the pass begins
 	opened      int64 // where in the source the body begins
@@ -198,6 +200,7 @@ func (t *transfer) fill(ctx context.Context, whole io.Reader) error {
 		return err
 	}
 	t.done = max(t.done, t.forward.Size()) // what wasn't handed over is zero
+	t.end = max(t.end, t.done)
 	t.progress()
 	return nil
 }
@@ -325,6 +328,9 @@ func (t *transfer) copy(ctx context.Context, whole io.Reader) error {
 	t.shared = image.NewSharing(t.forward.Format(), t.packed.Length)
 	if t.random != nil && !t.wrapped() {
 		in.Random = source.NewCache(t.random, t.description.Length)
+		if finder, ok := t.Source.(image.HoleFinder); ok && t.Checksum.IsZero() {
+			in.Sparse, t.skipsHoles = sparse{t.random, finder}, t.forward.Format() == image.Raw
+		}
 	}
 	err := t.forward.Run(t.pool.ctx, in, t.sink)
 	if err == nil {
@@ -365,6 +371,12 @@ func (t *transfer) sink(p image.Piece, stored []byte) error {
 	t.end = max(t.end, p.Offset+int64(p.Len))
 	t.progress()
 	return t.pool.put(p, stored)
+}
+
+// sparse is a source that knows its holes.
+type sparse struct {
+	io.ReaderAt
+	image.HoleFinder
 }
 
 // size is the length of the disk in bytes, at the end also where only the end tells. It has whole sectors.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"vmdisk.io/vmdisk/internal/image"
 	"vmdisk.io/vmdisk/internal/source"
 	"vmdisk.io/vmdisk/internal/transfer"
 )
@@ -16,8 +17,16 @@ type pulse struct{ beats atomic.Int64 }
 
 func (p *pulse) beat() { p.beats.Add(1) }
 
-// feel makes the reading of a source count.
-func (p *pulse) feel(s source.Source) source.Source { return felt{s, p} }
+// feel makes the reading of a source count. One that knows its holes still does.
+func (p *pulse) feel(s source.Source) source.Source {
+	if finder, ok := s.(image.HoleFinder); ok {
+		return struct {
+			felt
+			image.HoleFinder
+		}{felt{s, p}, finder}
+	}
+	return felt{s, p}
+}
 
 // felt is a source whose readers count.
 type felt struct {

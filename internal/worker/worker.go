@@ -13,6 +13,7 @@ import (
 	"vmdisk.io/vmdisk/internal/job"
 	"vmdisk.io/vmdisk/internal/source"
 	"vmdisk.io/vmdisk/internal/source/http"
+	"vmdisk.io/vmdisk/internal/source/volume"
 	"vmdisk.io/vmdisk/internal/stream"
 	"vmdisk.io/vmdisk/internal/target"
 	"vmdisk.io/vmdisk/internal/transfer"
@@ -86,15 +87,17 @@ func run(ctx context.Context, spec job.Spec, o Options, printer *printer) (repor
 	if spec.Target.SizeBytes <= 0 {
 		return report, broken("the job's target has a size of %d bytes", spec.Target.SizeBytes)
 	}
-	switch {
-	case spec.Grow && spec.Source == (job.Source{}):
+	switch source := spec.Source; {
+	case spec.Grow && source == (job.Source{}):
 		return runGrow(spec, printer)
 	case spec.Grow:
 		return report, broken("the job is to grow a disk, and names a source")
-	case spec.Source.Blank != nil && spec.Source.HTTP == nil:
+	case source.Blank != nil && source == (job.Source{Blank: source.Blank}):
 		return runBlank(ctx, spec, printer)
-	case spec.Source.HTTP != nil && spec.Source.Blank == nil:
+	case source.HTTP != nil && source == (job.Source{HTTP: source.HTTP}):
 		return runHTTP(ctx, spec, o, printer)
+	case source.Volume != nil && source == (job.Source{Volume: source.Volume}):
+		return runVolume(ctx, spec, o, printer)
 	default:
 		return report, broken("the job must have exactly one source")
 	}
@@ -138,15 +141,28 @@ func runHTTP(ctx context.Context, spec job.Spec, o Options, p *printer) (report 
 	if err != nil {
 		return report, err
 	}
+	return fill(ctx, spec, src, transfer.Job{Checksum: checksum, Limits: o.Limits}, p)
+}
+
+// runVolume fills a disk from another one.
+func runVolume(ctx context.Context, spec job.Spec, o Options, p *printer) (transfer.Report, error) {
+	from := spec.Source.Volume
+	src, err := volume.New(volume.Options{Path: from.Path, SizeBytes: from.SizeBytes, Version: from.Version})
+	if err != nil {
+		return transfer.Report{}, err
+	}
+	return fill(ctx, spec, src, transfer.Job{Format: image.Raw, Limits: o.Limits}, p)
+}
+
+// fill transfers what a source has to the job's target. It closes the source.
+func fill(ctx context.Context, spec job.Spec, src source.Source, j transfer.Job, p *printer) (report transfer.Report, err error) {
 	defer func() { err = firstError(err, src.Close()) }()
 	disk, err := openTarget(spec, p.pulse.beat)
 	if err != nil {
 		return report, err
 	}
 	defer func() { err = firstError(err, disk.Close()) }()
-	j := transfer.Job{
-		Source: p.pulse.feel(src), Target: disk, Checksum: checksum, Limits: o.Limits, Progress: p.progress, Checkpoint: p.checkpoint, Hash: true,
-	}
+	j.Source, j.Target, j.Progress, j.Checkpoint, j.Hash = p.pulse.feel(src), disk, p.progress, p.checkpoint, true
 	if spec.Checkpoint != "" {
 		j.Resume, j.Resumed = transfer.ParseCheckpoint(spec.Checkpoint), p.resumed
 	}

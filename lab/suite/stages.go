@@ -17,7 +17,7 @@ import (
 )
 
 // unitTools are what unit tests run: a C compiler for the race detector, qemu-img as the judge of image formats, and
-// what makes filesystems and loop devices.
+// what makes filesystems, loop devices and packed images.
 func unitTools() []debian.Tool {
 	return []debian.Tool{
 		{Program: "gcc", Package: "gcc"},
@@ -25,6 +25,10 @@ func unitTools() []debian.Tool {
 		{Program: "qemu-img", Package: "qemu-utils"},
 		{Program: "mkfs.ext4", Package: "e2fsprogs"},
 		{Program: "losetup", Package: "mount"},
+		{Program: "pigz", Package: "pigz"},
+		{Program: "pzstd", Package: "zstd"},
+		{Program: "xz", Package: "xz-utils"},
+		{Program: "bzip2", Package: "bzip2"},
 	}
 }
 

@@ -98,6 +98,9 @@ func (f forward) Size() int64 {
 
 // Run implements image.Forward. It reads the stream to its end, and refuses it where that is not where it should be.
 func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error {
+	if in.Sparse != nil && f.length >= 0 {
+		return f.runSparse(ctx, in, sink)
+	}
 	block := make([]byte, blockBytes)
 	offset := in.Start
 	for {
@@ -109,11 +112,7 @@ func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error
 			return fmt.Errorf("read the raw image at offset %d: %w", offset, err)
 		}
 		if n > 0 {
-			mark := offset + int64(n)
-			if n < len(block) || mark == f.length { // the last block
-				mark = offset
-			}
-			if err := sink(image.Piece{Offset: offset, Len: n, Full: n, Mark: mark}, block[:n]); err != nil {
+			if err := f.give(sink, offset, block[:n], n < len(block)); err != nil {
 				return err
 			}
 			offset += int64(n)
@@ -126,4 +125,57 @@ func (f forward) Run(ctx context.Context, in image.Input, sink image.Sink) error
 		return image.Refuse(image.Truncated, "the raw image ended after %d of its %d bytes", offset, f.length)
 	}
 	return nil
+}
+
+// runSparse reads what isn't a hole.
+func (f forward) runSparse(ctx context.Context, in image.Input, sink image.Sink) error {
+	block := make([]byte, blockBytes)
+	for offset := in.Start; offset < f.length; {
+		run, hole, err := in.Sparse.Hole(offset)
+		if err != nil {
+			return fmt.Errorf("find the holes of the raw image: %w", err)
+		}
+		end := min(offset+max(run, 1), f.length)
+		for offset = skip(offset, end, hole); offset < end; {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			part := block[:min(blockBytes, end-offset)]
+			if err := read(in.Sparse, part, offset); err != nil {
+				return err
+			}
+			if err := f.give(sink, offset, part, false); err != nil {
+				return err
+			}
+			offset += int64(len(part))
+		}
+	}
+	if f.length == 0 {
+		return nil
+	}
+	return read(in.Sparse, block[:1], f.length-1) // a file that was cut short looks like one that ends in a hole
+}
+
+// skip is where reading goes on from offset in a run that ends at end.
+func skip(offset, end int64, hole bool) int64 {
+	if hole {
+		return end
+	}
+	return offset
+}
+
+func read(r io.ReaderAt, p []byte, offset int64) error {
+	if n, err := r.ReadAt(p, offset); n < len(p) {
+		return fmt.Errorf("read the raw image at offset %d: %w", offset, err)
+	}
+	return nil
+}
+
+// give hands one block over. The mark of the image's last block is its beginning.
+func (f forward) give(sink image.Sink, offset int64, block []byte, last bool) error {
+	mark := offset + int64(len(block))
+	if last || mark == f.length {
+		mark = offset
+	}
+	return sink(image.Piece{Offset: offset, Len: len(block), Full: len(block), Mark: mark}, block)
 }

@@ -172,7 +172,8 @@ type reader struct {
 	read    int64
 }
 
-// Read implements io.Reader. At the end of its part it sees whether the file is still the one that Describe saw.
+// Read implements io.Reader. At the end of its part it sees whether the file is still the one that Describe saw, and before it hands over the last
+// bytes of it: whoever has all that it wanted asks no further.
 func (r *reader) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, fmt.Errorf("read %s: %w", r.source.path, err)
@@ -180,8 +181,9 @@ func (r *reader) Read(p []byte) (int, error) {
 	n, err := r.section.Read(p)
 	r.read += int64(n)
 	switch {
-	case err == nil:
+	case err == nil && r.read < r.section.Size():
 		return n, nil
+	case err == nil:
 	case err != io.EOF: //nolint:errorlint // a wrapped one is a failure
 		return n, readError(r.source.path, err)
 	}
@@ -190,9 +192,9 @@ func (r *reader) Read(p []byte) (int, error) {
 		return n, lookErr
 	}
 	if now != r.source.state || r.read < r.section.Size() {
-		return n, &source.Error{Reason: source.Changed, Message: fmt.Sprintf("%s was changed while it was being read: wait until whatever writes it is done, and try again", r.source.path)}
+		return 0, &source.Error{Reason: source.Changed, Message: fmt.Sprintf("%s was changed while it was being read: wait until whatever writes it is done, and try again", r.source.path)}
 	}
-	return n, io.EOF
+	return n, err
 }
 
 // Close implements io.Closer.

@@ -99,3 +99,22 @@ func requireError(t *testing.T, err error, want source.Error) {
 		t.Error(diff)
 	}
 }
+
+func TestAFileThatIsCutShortWhileItIsReadSomewhereIsNoticed(t *testing.T) {
+	path := write(t, make([]byte, 1<<20))
+	s, err := file.New(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // only read
+	if _, err := s.Describe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 1<<19); err != nil {
+		t.Fatal(err)
+	}
+	for _, offset := range []int64{0, 1<<20 - 1} {
+		_, err := source.ReaderAt{Context: t.Context(), Source: s}.ReadAt(make([]byte, 1), offset)
+		requireError(t, err, source.Error{Reason: source.Changed, Message: path + " was changed while it was being read: wait until whatever writes it is done, and try again"})
+	}
+}
