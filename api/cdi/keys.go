@@ -43,6 +43,9 @@ const (
 	PodPhase = "cdi.kubevirt.io/storage.pod.phase"
 	// Preallocation on a claim, "true": the disk's space is allocated. KubeVirt then leaves its holes alone.
 	Preallocation = "cdi.kubevirt.io/storage.preallocation"
+	// UsePopulator on a DataVolume and on its claim: "true", a populator fills the claim by way of another; "false", the claim is filled
+	// itself. Whoever makes a DataVolume asks for one of them with it, and the controller says which it is.
+	UsePopulator = "cdi.kubevirt.io/storage.usePopulator"
 	// PopulatorProgress on a claim that a populator fills: how far it is, such as "42.00%".
 	PopulatorProgress = "cdi.kubevirt.io/storage.populator.progress"
 	// CloneType on a claim: how it was cloned, copy, snapshot or csi-clone. CloneFallbackReason: why it was a copy, where that was no wish.

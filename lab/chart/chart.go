@@ -34,7 +34,7 @@ func Files(root string) (map[string]string, error) {
 		pattern string
 		make    func(name, text string) (path, made string, err error)
 	}{
-		{"config/crd/*.yaml", asCRD}, {"config/manifests/*.yaml", asTemplate}, {"config/alerts/*.yaml", asAlerts},
+		{"config/crd/*.yaml", asCRD}, {"config/manifests/*.yaml", asTemplate}, {"config/populator/*.yaml", asPopulator}, {"config/alerts/*.yaml", asAlerts},
 	} {
 		names, err := filepath.Glob(filepath.Join(root, of.pattern))
 		if err != nil {
@@ -69,20 +69,43 @@ func asTemplate(name, text string) (string, string, error) {
 	if name == namespaceFile {
 		return "", "", nil
 	}
-	for _, r := range replacements() {
-		switch {
-		case r.in == name && !strings.Contains(text, r.old):
-			return "", "", fmt.Errorf("it lacks what is to be replaced, %q: change lab/chart/values.go with it", r.old)
-		case r.in == name || r.in == everywhere:
-			text = strings.ReplaceAll(text, r.old, r.new)
-		}
+	text, err := replaced(name, text)
+	if err != nil {
+		return "", "", err
 	}
 	var documents []string
 	for _, document := range strings.Split(text, "\n---\n") {
 		documents = append(documents, conditional(name, document))
 	}
-	_, rest, _ := strings.Cut(name, "-") // the numbers are the order in which kubectl applies the files; Helm has its own
-	return "templates/" + rest, made + strings.Join(documents, "\n---\n"), nil
+	return "templates/" + unnumbered(name), made + strings.Join(documents, "\n---\n"), nil
+}
+
+// asPopulator makes a template of a manifest of the populator, which is installed on request.
+func asPopulator(name, text string) (string, string, error) {
+	text, err := replaced(name, text)
+	if err != nil {
+		return "", "", err
+	}
+	return "templates/populator/" + unnumbered(name), made + "{{- if .Values.populator.enabled }}\n" + strings.TrimSuffix(text, "\n") + "\n{{- end }}\n", nil
+}
+
+// replaced puts what values say into a manifest.
+func replaced(name, text string) (string, error) {
+	for _, r := range replacements() {
+		switch {
+		case r.in == name && !strings.Contains(text, r.old):
+			return "", fmt.Errorf("it lacks what is to be replaced, %q: change lab/chart/values.go with it", r.old)
+		case r.in == name || r.in == everywhere:
+			text = strings.ReplaceAll(text, r.old, r.new)
+		}
+	}
+	return text, nil
+}
+
+// unnumbered is a manifest's name without its number, which is the order in which kubectl applies the files; Helm has its own.
+func unnumbered(name string) string {
+	_, rest, _ := strings.Cut(name, "-")
+	return rest
 }
 
 // conditional wraps a document in the condition under which it is installed.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -119,7 +120,9 @@ func kubeScheduler() component {
 	}
 }
 
-// kubeProxy makes Services work. One process is enough, because both nodes share the machine's packet filter.
+// kubeProxy makes Services work. One process is enough, because both nodes share the machine's packet filter. It is ready once the rules are
+// there that lead pods to the API server: its own health is good before it has written any. A write that failed is tried again after
+// syncPeriod only, unless a Service changes meanwhile.
 func kubeProxy() component {
 	config := within("kube-proxy.yaml")
 	return component{
@@ -135,10 +138,27 @@ healthzBindAddress: 127.0.0.1:10256
 metricsBindAddress: 127.0.0.1:10249
 # Setting the kernel's limit of connections is not the lab's business.
 conntrack: {maxPerCore: 0, min: 0}
-iptables: {minSyncPeriod: 100ms, syncPeriod: 5m}
+iptables: {minSyncPeriod: 100ms, syncPeriod: 10s}
 `, kubeconfigOf("proxy"), podNetwork, NodeNames()[0])},
-		ready: httpOK("http://127.0.0.1:10256/healthz"),
+		ready: func(ctx context.Context) error {
+			if err := httpOK("http://127.0.0.1:10256/healthz")(ctx); err != nil {
+				return err
+			}
+			return leadsToAPI(ctx)
+		},
 	}
+}
+
+// leadsToAPI says why pods don't reach the API server by its Service yet.
+func leadsToAPI(ctx context.Context) error {
+	rules, err := run(ctx, "", "iptables", "-w", "-t", "nat", "-S", "KUBE-SERVICES")
+	if err != nil {
+		return fmt.Errorf("there are no rules for Services yet: %w", err)
+	}
+	if !strings.Contains(rules, " -d "+apiService+"/32 ") {
+		return fmt.Errorf("there is no rule for the API server's Service %s yet", apiService)
+	}
+	return nil
 }
 
 // firewall enforces NetworkPolicies. One process is enough: both nodes have the machine's address.

@@ -62,7 +62,7 @@ func TestTheLabComesUpFromWhateverStateItIsIn(t *testing.T) {
 	if second := running("etcd"); second == nil || *second != *first {
 		t.Fatalf("the cluster was thrown away, though its API server lived: etcd was %+v and is %+v", first, second)
 	}
-	pods(t, 2)
+	podsRun(t, 2)
 
 	killEverything(t)
 	timed(t, "up after everything was killed", Up)
@@ -175,11 +175,11 @@ func busy(t *testing.T) {
 			}
 		}
 	}
-	pods(t, 2)
+	podsRun(t, 2)
 }
 
-// pods waits until that many of busy's pods run.
-func pods(t *testing.T, want int) {
+// podsRun waits until that many of busy's pods run.
+func podsRun(t *testing.T, want int) {
 	t.Helper()
 	c, err := newClient()
 	if err != nil {

@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"vmdisk.io/vmdisk/lab/pods"
 )
 
 // Up has the lab running from the current sources when it returns nil. A lab that is healthy stays as it is; one that
@@ -84,9 +88,26 @@ func bring(ctx context.Context, o Options) (changed bool, err error) {
 	}
 	err = poll(ctx, 2*time.Minute, func(ctx context.Context) error { return usable(ctx, c) })
 	if err != nil {
-		return s.changed(), fmt.Errorf("the cluster runs but is not usable: %w", err)
+		return s.changed(), fmt.Errorf("the cluster runs but is not usable: %w%s", err, explain(ctx))
 	}
 	return s.changed(), nil
+}
+
+// explain is what bears on a cluster whose pods don't come up: the DNS, which is the first of them, and what leads it to the API server.
+func explain(ctx context.Context) string {
+	var out strings.Builder
+	if config, err := RESTConfig(); err == nil {
+		if c, err := kubernetes.NewForConfig(config); err == nil {
+			out.WriteString(pods.Explain(ctx, c, "kube-system", "k8s-app=kube-dns"))
+		}
+	}
+	if err := leadsToAPI(context.WithoutCancel(ctx)); err != nil {
+		fmt.Fprintf(&out, "\n%v", err)
+	}
+	for _, name := range []string{kubeProxy().name, firewall().name, gatekeeper().name} {
+		fmt.Fprintf(&out, "\nthe end of %s: %s", logFile(name), logTail(name))
+	}
+	return out.String()
 }
 
 // starter starts components, several at a time, and remembers whether it had to.
@@ -144,7 +165,7 @@ func (s *starter) rest(ctx context.Context, c client.Client) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, component := range []component{controllerManager(), kubeScheduler(), kubeProxy()} {
+	for _, component := range []component{controllerManager(), kubeScheduler()} {
 		group.Go(func() error { return s.ensure(ctx, component) })
 	}
 	group.Go(func() error {
@@ -156,6 +177,7 @@ func (s *starter) rest(ctx context.Context, c client.Client) error {
 		return nil
 	})
 	nodes, nodesCtx := errgroup.WithContext(ctx)
+	nodes.Go(func() error { return s.ensure(nodesCtx, kubeProxy()) })
 	for _, node := range NodeNames() {
 		nodes.Go(func() error {
 			if err := s.ensure(nodesCtx, kubelet(node)); err != nil {
@@ -165,7 +187,9 @@ func (s *starter) rest(ctx context.Context, c client.Client) error {
 		})
 	}
 	group.Go(func() error {
-		if err := nodes.Wait(); err != nil { // the firewall wants to know every node's addresses
+		// The firewall wants to know every node's addresses. And it writes the whole table filter from what it read a moment before: a chain
+		// that kube-proxy makes in between would be gone when kube-proxy refers to it.
+		if err := nodes.Wait(); err != nil {
 			return err
 		}
 		if err := s.ensure(ctx, firewall()); err != nil {

@@ -3,15 +3,15 @@ package deploy
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"vmdisk.io/vmdisk/lab/pods"
 )
 
 const (
@@ -40,7 +40,7 @@ func waitAvailable(ctx context.Context, access *rest.Config) error {
 		return complete(d), nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for the controller: %w: %s%s", err, state, explain(ctx, c))
+		return fmt.Errorf("wait for the controller: %w: %s%s", err, state, pods.Explain(ctx, c, namespace, selector))
 	}
 	return nil
 }
@@ -50,34 +50,4 @@ func complete(d *appsv1.Deployment) bool {
 	s := d.Status
 	return s.ObservedGeneration >= d.Generation && s.UpdatedReplicas == *d.Spec.Replicas &&
 		s.AvailableReplicas == s.UpdatedReplicas && s.Replicas == s.UpdatedReplicas
-}
-
-// explain is what the controller's pods and their last words say about a rollout that does not end.
-func explain(ctx context.Context, c kubernetes.Interface) string {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	pods, err := c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
-	if err != nil {
-		return fmt.Sprintf("; list its pods: %v", err)
-	}
-	var out strings.Builder
-	for _, pod := range pods.Items {
-		fmt.Fprintf(&out, "\npod %s: %s", pod.Name, pod.Status.Phase)
-		for _, condition := range pod.Status.Conditions {
-			if condition.Status != corev1.ConditionTrue && condition.Message != "" {
-				fmt.Fprintf(&out, "; %s", condition.Message)
-			}
-		}
-		for _, container := range pod.Status.ContainerStatuses {
-			if waiting := container.State.Waiting; waiting != nil {
-				fmt.Fprintf(&out, "; %s %s", waiting.Reason, waiting.Message)
-			}
-		}
-		lines := int64(10)
-		log, err := c.CoreV1().Pods(namespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: &lines}).DoRaw(ctx)
-		if err == nil && len(log) > 0 {
-			fmt.Fprintf(&out, "\n%s", log)
-		}
-	}
-	return out.String()
 }

@@ -218,7 +218,7 @@ func TestDataVolume(t *testing.T) {
 			if test.bytes > 0 {
 				n.holds("disk", test.bytes, test.sum, data)
 			} else {
-				n.holdsAtLeast("disk")
+				n.holdsAtLeast("disk", reference(t))
 			}
 			usage.wasExactly(n, test.quota)
 			n.leftAlone("disk")
@@ -226,15 +226,15 @@ func TestDataVolume(t *testing.T) {
 	}
 }
 
-// holdsAtLeast checks a disk that is as large as its hand-written claim has room for: the image, then zeros.
-func (n *tenant) holdsAtLeast(claim string) {
+// holdsAtLeast checks a disk that is as large as its hand-written claim has room for: the image with this SHA-256, then zeros.
+func (n *tenant) holdsAtLeast(claim, sum string) {
 	n.t.Helper()
 	file := n.inspect(n.volume(claim))
 	requested := n.volume(claim).claim.Spec.Resources.Requests.Storage().Value()
 	if file.Bytes < diskBytes || file.Bytes >= requested {
 		n.t.Errorf("disk.img has %d bytes in a claim of %d, for an image of %d", file.Bytes, requested, diskBytes)
 	}
-	if file.first != reference(n.t) {
+	if file.first != sum {
 		n.t.Errorf("the first %d bytes of disk.img are not the image", diskBytes)
 	}
 }

@@ -197,9 +197,18 @@ func (m *machine) createDisk(class string, mode corev1.PersistentVolumeMode) {
 func (m *machine) run() {
 	m.t.Helper()
 	m.eventually(filled, "the machine may start", m.step)
+	m.reads("virt-launcher")
+	if phases := m.phases.seen(); slices.Contains(phases, cdiv1.PendingPopulation) {
+		m.t.Errorf("the DataVolume went through %v, and KubeVirt starts machines in PendingPopulation", phases)
+	}
+}
+
+// reads waits until a machine's pod has read its disk, and checks what it read, and where.
+func (m *machine) reads(name string) {
+	m.t.Helper()
 	pod := &corev1.Pod{}
 	m.eventually(filled, "the machine has read its disk", func() error {
-		pod = get(m.tenant, "virt-launcher", &corev1.Pod{})
+		pod = get(m.tenant, name, &corev1.Pod{})
 		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
 			return fmt.Errorf("its pod is %s", pod.Status.Phase)
 		}
@@ -208,9 +217,6 @@ func (m *machine) run() {
 	said := kubectl("-n", m.name, "logs", pod.Name)
 	if want := fmt.Sprintf("%s %d ", reference(m.t), diskBytes); !strings.HasPrefix(said, want) {
 		m.t.Errorf("when it started, the machine read %q, want %q", said, want)
-	}
-	if phases := m.phases.seen(); slices.Contains(phases, cdiv1.PendingPopulation) {
-		m.t.Errorf("the DataVolume went through %v, and KubeVirt starts machines in PendingPopulation", phases)
 	}
 	if m.node != "" && pod.Spec.NodeName != m.node {
 		m.t.Errorf("the machine ran on %s, want %s", pod.Spec.NodeName, m.node)
@@ -232,7 +238,7 @@ func (m *machine) step() error {
 		return err
 	}
 	if ready {
-		return m.start("virt-launcher", "hash", "--bytes", fmt.Sprint(diskBytes), m.path(claim))
+		return m.start("virt-launcher", m.reading(claim)...)
 	}
 	waits, err := cdiv1.IsWaitForFirstConsumerBeforePopulating(claim, dataVolume)
 	if err != nil {
@@ -244,6 +250,11 @@ func (m *machine) step() error {
 		}
 	}
 	return fmt.Errorf("the disk is not ready; so far it was %v", m.phases.seen())
+}
+
+// reading is what a pod does that reads the whole disk.
+func (m *machine) reading(claim *corev1.PersistentVolumeClaim) []string {
+	return []string{"hash", "--bytes", fmt.Sprint(diskBytes), m.path(claim)}
 }
 
 func (m *machine) path(claim *corev1.PersistentVolumeClaim) string {

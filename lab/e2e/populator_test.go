@@ -35,6 +35,10 @@ const populatorNamespace = "vmdisk-populator"
 func TestPopulator(t *testing.T) {
 	first := newTenant(t)
 	first.installPopulator()
+	t.Run("whatever is asked for", populatesWhateverIsAskedFor)
+	t.Run("once its consumer is known", populatesForItsConsumer)
+	t.Run("whatever is lost", populatesWhateverIsLost)
+	t.Run("what can't be is told", tellsWhatCannotBePopulated)
 	t.Run("a disk is filled, and counts once", func(t *testing.T) {
 		n := newTenant(t)
 		n.reportsQuotas(diskSize)
@@ -68,9 +72,7 @@ func TestPopulator(t *testing.T) {
 		n.create(source(plainURL(slowly+qcow2File)), bareClaim(blockNow))
 		n.isPopulatedHalf()
 		target, temporary := get(n, "disk", &corev1.PersistentVolumeClaim{}), &corev1.PersistentVolumeClaim{}
-		if err := n.Get(t.Context(), client.ObjectKey{Namespace: populatorNamespace, Name: "populate-" + string(target.UID)}, temporary); err != nil {
-			t.Fatal(err)
-		}
+		n.temporary(temporary)
 		volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: temporary.Spec.VolumeName}}
 		if err := n.Delete(t.Context(), target); err != nil {
 			t.Fatal(err)
@@ -224,6 +226,13 @@ func (n *tenant) population() string {
 // isFilled waits until the claim is bound and has the image, and nothing is left in the populator's namespace of it.
 func (n *tenant) isFilled() {
 	n.t.Helper()
+	n.isHandedOver()
+	n.holds("disk", diskBytes, reference(n.t), -1)
+}
+
+// isHandedOver waits until the claim has its volume, which is like any other, and nothing is left of the temporary disk.
+func (n *tenant) isHandedOver() {
+	n.t.Helper()
 	n.eventually(filled, "the claim is bound and filled", func() error {
 		c := get(n, "disk", &corev1.PersistentVolumeClaim{})
 		if c.Status.Phase != corev1.ClaimBound || c.Annotations[cdi.PopulatorProgress] != "100.0%" {
@@ -235,7 +244,6 @@ func (n *tenant) isFilled() {
 	if v.pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete || v.pv.Annotations["vmdisk.io/rebind"] != "" {
 		n.t.Errorf("its volume is not as any other: %+v", v.pv)
 	}
-	n.holds("disk", diskBytes, reference(n.t), -1)
 	n.leavesPopulatorEmpty(v.claim.UID)
 }
 
@@ -250,6 +258,15 @@ func (n *tenant) isPopulatedHalf() {
 		}
 		return nil
 	})
+}
+
+// temporary reads an object of the temporary disk: its DataVolume or its claim.
+func (n *tenant) temporary(into client.Object) {
+	n.t.Helper()
+	name := "populate-" + string(get(n, "disk", &corev1.PersistentVolumeClaim{}).UID)
+	if err := n.Get(n.t.Context(), client.ObjectKey{Namespace: populatorNamespace, Name: name}, into); err != nil {
+		n.t.Fatal(err)
+	}
 }
 
 // inPopulator are the names of what the populator has for a target.

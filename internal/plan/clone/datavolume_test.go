@@ -62,6 +62,7 @@ func dataVolumeCases() map[string]dataVolumeCase {
 	const storage = "storage: {resources: {requests: {storage: 20Gi}}}"
 	const claim = "source: {pvc: {namespace: ns, name: golden}}"
 	const snap = "source: {snapshot: {namespace: ns, name: snap}}"
+	const plain = "{cdi.kubevirt.io/storage.bind.immediate.requested: '', cdi.kubevirt.io/storage.usePopulator: 'false'}"
 	clone := answer{Strategy: CSIClone, Reason: SameDriver, Fallback: HostAssisted, StorageClass: "c"}
 	restore := answer{Strategy: Snapshot, Reason: SameDriver, Fallback: HostAssisted, StorageClass: "c"}
 	grown := clone
@@ -76,6 +77,9 @@ func dataVolumeCases() map[string]dataVolumeCase {
 		"a claim": {spec: storage + "\n  " + claim, want: clone},
 		"a claim of the DataVolume's own namespace": {spec: storage + "\n  source: {pvc: {name: golden}}", want: waits(SourceNotFound, "")},
 		"one that is there":                         {spec: storage + "\n  source: {pvc: {name: golden}}", changes: []change{{"namespace: ns", "namespace: t"}}, want: clone},
+		"a populator is forbidden":                  {spec: storage + "\n  " + claim, annotations: plain, want: copied(CopyRequested)},
+		"so is one for a snapshot":                  {spec: storage + "\n  " + snap, annotations: plain, want: copied(CopyRequested)},
+		"a populator is asked for":                  {spec: storage + "\n  " + claim, annotations: strings.Replace(plain, "false", "true", 1), want: clone},
 		"a larger disk":                             {spec: "storage: {resources: {requests: {storage: 30Gi}}}\n  " + claim, want: grown},
 		"no size is the source's":                   {spec: "storage: {}\n  " + claim, want: clone},
 		"a class by name":                           {spec: "storage: {storageClassName: c, resources: {requests: {storage: 20Gi}}}\n  " + claim, want: named},

@@ -130,7 +130,7 @@ func (v view) remedy(r Reason) string {
 		return v.snapshotClass.remedy
 	case QuotaExceeded:
 		short := v.shortOfSnapshots()
-		return fmt.Sprintf("For a snapshot, raise %s in quota %s of namespace %s", short.what, short.quota, short.namespace)
+		return fmt.Sprintf("For a snapshot, raise %s in quota %s of namespace %s", snapshotCount, short.Name, short.namespace)
 	case ConflictingParameters:
 		return fmt.Sprintf("Create StorageClass %s again with one spelling of each parameter", v.class.Name)
 	case UnreplicatedTarget, TargetNotReachable, ConsumerNodeLacksData:

@@ -34,7 +34,7 @@ func glossary() []entry {
 		{SourceNotReady, wait, "the source is not bound, or not filled yet"},
 		{SourceInUse, wait, "a pod may write to the source"},
 		{WaitForFirstConsumer, wait, "the class makes volumes for their first consumer, and none has come. This is a state to rest in"},
-		{CopyRequested, copied, "the CDI resource or the class's StorageProfile asks for a copy, or for something that is no strategy"},
+		{CopyRequested, copied, "the DataVolume, the CDI resource or the class's StorageProfile asks for a copy, or for something that is no strategy"},
 		{DriverMismatch, copied, "the source's volume is another driver's than the class's, or its driver is not known"},
 		{NoCSIDriver, copied, "the class's provisioner is no CSI driver of this cluster"},
 		{SourceNotCSI, copied, "the source's volume was made without a CSI driver"},

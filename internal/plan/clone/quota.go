@@ -1,49 +1,47 @@
 package clone
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"vmdisk.io/vmdisk/internal/plan/cause"
 	"vmdisk.io/vmdisk/internal/plan/quota"
 )
 
-// shortage is a quota that has no room for something.
-type shortage struct {
-	quota, namespace  string
-	what              corev1.ResourceName
-	asked, used, hard resource.Quantity
-}
-
-func (s shortage) String() string {
-	return fmt.Sprintf("quota %s in namespace %s has no room for %s=%s: %s of %s are used", s.quota, s.namespace, s.what, s.asked.String(), s.used.String(), s.hard.String())
-}
+// snapshotCount is how a quota names the number of VolumeSnapshots.
+const snapshotCount = "count/volumesnapshots.snapshot.storage.k8s.io"
 
 // shortOf is the first quota of a namespace, by name, that has no room for what is asked; nil: there is room as far as is known.
 func (c Cluster) shortOf(namespace string, asked corev1.ResourceList) *shortage {
-	var all []shortage
-	for _, q := range c.Quotas {
-		if q.Namespace != namespace || len(q.Spec.Scopes) > 0 || q.Spec.ScopeSelector != nil { // scopes choose among pods
-			continue
-		}
-		for what, more := range asked {
-			hard, limited := q.Spec.Hard[what]
-			used := q.Status.Used[what]
-			sum := used.DeepCopy()
-			sum.Add(more)
-			if limited && sum.Cmp(hard) > 0 {
-				all = append(all, shortage{q.Name, namespace, what, more, used, hard})
-			}
-		}
-	}
-	if len(all) == 0 {
+	own := slices.DeleteFunc(slices.Clone(c.Quotas), func(q corev1.ResourceQuota) bool { return q.Namespace != namespace })
+	full := quota.In(own).Full(asked)
+	if full == nil {
 		return nil
 	}
-	first := slices.MinFunc(all, func(a, b shortage) int { return cmp.Or(cmp.Compare(a.quota, b.quota), cmp.Compare(a.what, b.what)) })
-	return &first
+	return &shortage{*full, namespace}
+}
+
+// shortage is a quota that has no room for something.
+type shortage struct {
+	cause.Quota
+	namespace string
+}
+
+func (s shortage) String() string {
+	return fmt.Sprintf("quota %s in namespace %s has no room for %s: %s of %s are used", s.Name, s.namespace, s.Asked, amounts(s.Used), amounts(s.Hard))
+}
+
+// amounts are those of a list such as "requests.storage=20Gi", whose names were said before.
+func amounts(list string) string {
+	all := strings.Split(list, ",")
+	for i, one := range all {
+		_, all[i], _ = strings.Cut(one, "=")
+	}
+	return strings.Join(all, ",")
 }
 
 // quotaExceeded: the snapshot is made in the source's namespace, and counts there.
@@ -58,7 +56,7 @@ func quotaExceeded(v view, s Strategy) (Reason, string) {
 }
 
 func (v view) shortOfSnapshots() *shortage {
-	return v.cluster.shortOf(v.source.Namespace, corev1.ResourceList{"count/volumesnapshots.snapshot.storage.k8s.io": resource.MustParse("1")})
+	return v.cluster.shortOf(v.source.Namespace, corev1.ResourceList{snapshotCount: resource.MustParse("1")})
 }
 
 // noRoom: the disk's claim counts in its own namespace. Across namespaces a claim of the same size counts in the source's, too, until the

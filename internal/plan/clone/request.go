@@ -33,6 +33,8 @@ type Request struct {
 	Spec cdiv1.DataVolumeSpec
 	// BindImmediately: the disk does not wait for its first consumer.
 	BindImmediately bool
+	// plain: the DataVolume's annotation forbids every way but filling the disk's claim itself.
+	plain bool
 	// AsNew plans the disk as if neither its DataVolume nor its claim existed.
 	AsNew bool
 }
@@ -91,6 +93,7 @@ func OfDataVolume(dv cdiv1.DataVolume, cluster Cluster) Request {
 	r := Request{Kind: "DataVolume", Namespace: dv.Namespace, Name: dv.Name, Spec: *dv.Spec.DeepCopy()}
 	r.Spec.Source, r.Spec.SourceRef = nil, nil
 	_, r.BindImmediately = dv.Annotations[cdi.BindImmediate]
+	r.plain = dv.Annotations[cdi.UsePopulator] == "false"
 	switch s, ref := dv.Spec.Source, dv.Spec.SourceRef; {
 	case s != nil && s.PVC != nil:
 		r.Source = Source{claimSource, s.PVC.Namespace, s.PVC.Name}

@@ -3,6 +3,7 @@ package clone
 import (
 	"fmt"
 
+	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/internal/plan/volume"
 )
 
@@ -20,10 +21,13 @@ func rules() []rule {
 	}
 }
 
-// copyRequested: the copy strategy, by override or by profile. Neither is asked about a VolumeSnapshot.
+// forbidding is the annotation that asks for a copy.
+const forbidding = "DataVolume's annotation " + cdi.UsePopulator + `: "false"`
+
+// copyRequested: the copy strategy, by the DataVolume itself, by override or by profile. Neither of these two is asked about a VolumeSnapshot.
 func copyRequested(v view, _ Strategy) (Reason, string) {
 	switch {
-	case v.source.kind == snapshotSource || v.wish.strategy != HostAssisted:
+	case v.source.kind == snapshotSource && !v.request.plain || v.wish.strategy != HostAssisted:
 		return "", ""
 	case v.wish.unknown != "":
 		return CopyRequested, fmt.Sprintf("the %s is %q, which is no strategy: set it to copy, snapshot or csi-clone", v.wish.from, v.wish.unknown)

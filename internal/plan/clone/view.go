@@ -50,6 +50,9 @@ func look(r Request, c Cluster, o Options) view {
 	}
 	v.target, v.targetErr = volume.Of(r.sized(v.class.Name, max(v.source.diskBytes, volume.MiB)), c.volumes())
 	v.wish = c.wish(c.profile(v.class.Name))
+	if r.plain {
+		v.wish = wish{strategy: HostAssisted, from: forbidding}
+	}
 	v.snapshotClass = c.chooseSnapshotClass(v.source.className(), v.class, o)
 	return v
 }

@@ -25,7 +25,7 @@ func newClaim(w World, v volume.Volume) *corev1.PersistentVolumeClaim {
 			Namespace:       dv.Namespace,
 			Name:            dv.Name,
 			Labels:          map[string]string{},
-			Annotations:     map[string]string{cdi.ContentType: string(cdiv1.DataVolumeKubeVirt)},
+			Annotations:     map[string]string{cdi.ContentType: string(cdiv1.DataVolumeKubeVirt), cdi.UsePopulator: "false"},
 			OwnerReferences: []metav1.OwnerReference{ownerOf(dv)},
 		},
 		Spec: v.Claim,

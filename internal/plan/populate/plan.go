@@ -95,9 +95,14 @@ func (f *flow) mark() action.Action {
 	return action.Annotate{Object: f.Claim, Annotations: marks}
 }
 
-// note writes the memory down, if the DataVolume is still as it was observed.
+// note writes the memory down, if the DataVolume is still as it was observed; and that no populator fills the disk, whatever was asked for.
+// Of a clone that annotation is an order, which stays as it is.
 func (f *flow) note() action.Action {
-	return action.Annotate{Object: f.DataVolume, Annotations: map[string]string{v1alpha1.MemoryAnnotation: f.memory.encode()}}
+	notes := map[string]string{v1alpha1.MemoryAnnotation: f.memory.encode()}
+	if s := f.DataVolume.Spec.Source; s != nil && s.PVC == nil && s.Snapshot == nil {
+		notes[cdi.UsePopulator] = "false"
+	}
+	return action.Annotate{Object: f.DataVolume, Annotations: notes}
 }
 
 // until is how long it is until a time; 0 once it has come.

@@ -259,10 +259,21 @@ func TestAClaimInheritsFromItsDataVolume(t *testing.T) {
 	want := metav1.ObjectMeta{
 		Namespace: "tenant-a", Name: "web-root", UID: "uid-1", CreationTimestamp: metav1.Time{Time: s.now}, OwnerReferences: []metav1.OwnerReference{ownerOf(dv)},
 		Labels:      map[string]string{"team": "web", "app": "containerized-data-importer", "app.kubernetes.io/managed-by": "cdi-controller", "app.kubernetes.io/component": "storage"},
-		Annotations: map[string]string{"backup.example/policy": "daily", "note": "ours", cdi.ContentType: "kubevirt"},
+		Annotations: map[string]string{"backup.example/policy": "daily", "note": "ours", cdi.ContentType: "kubevirt", cdi.UsePopulator: "false"},
 	}
 	if diff := cmp.Diff(want, s.world.Claim.ObjectMeta); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestWhoeverAsksForAPopulatorIsToldThatThereIsNone: virtctl looks for another claim behind one that a populator is said to fill.
+func TestWhoeverAsksForAPopulatorIsToldThatThereIsNone(t *testing.T) {
+	s := newSim(dataVolume(func(dv *cdiv1.DataVolume) { dv.Annotations = map[string]string{cdi.UsePopulator: "true"} }), immediateClass)
+	s.settle()
+	s.bind()
+	s.settle()
+	if got := s.world.Claim.Annotations[cdi.UsePopulator] + " " + s.world.DataVolume.Annotations[cdi.UsePopulator]; got != "false false" {
+		t.Errorf("the claim and the DataVolume say %q", got)
 	}
 }
 

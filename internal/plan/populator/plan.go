@@ -85,7 +85,11 @@ func staying(f *flow) *verdict {
 		return nil
 	}
 	f.discard()
-	return &verdict{}
+	v := &verdict{}
+	if f.Refusal != nil { // there is nobody to tell, and nothing may ever change by itself
+		v.again = lookAgain
+	}
+	return v
 }
 
 // handed: the target has no volume, and none is on its way to it.

@@ -26,9 +26,12 @@ type sim struct {
 	gone    *corev1.PersistentVolumeClaim // the target, once it was deleted
 	secrets map[string]bool               // the tenant's and the populator's, by namespace/name
 	now     time.Time
-	refuse  string
+	refuse  string // the API server's words, where it refuses what the populator does
+	refuses func(action.Action) bool
 	crashAt int
+	onCrash func(*sim) // what happens before the controller is back
 	acted   int
+	claims  int // how many temporary claims there were
 	log     strings.Builder
 }
 
@@ -90,7 +93,7 @@ func (s *sim) reconcile() bool {
 	w := s.look()
 	d := Plan(w, s.now)
 	for _, a := range d.Actions {
-		if _, creates := a.(action.Create); creates && s.refuse != "" {
+		if s.refuse != "" && s.refuses(a) {
 			s.printf("  refused %s", a)
 			w.Refusal = &action.Refusal{Action: a, Text: s.refuse}
 			d = Plan(w, s.now)
@@ -99,6 +102,9 @@ func (s *sim) reconcile() bool {
 		s.printf("  act     %s", a)
 		s.do(a)
 		if s.acted++; s.acted == s.crashAt {
+			if s.onCrash != nil {
+				s.onCrash(s)
+			}
 			return true
 		}
 	}
@@ -159,9 +165,12 @@ func (s *sim) kubernetes() {
 	if s.w.DataVolume == nil {
 		s.w.Temporary = nil
 		maps.DeleteFunc(s.secrets, func(name string, _ bool) bool { return strings.HasPrefix(name, "populator/") })
-	} else if s.w.Temporary == nil && s.w.DataVolume.Status.Phase != cdiv1.Succeeded {
-		s.w.Temporary = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "populator", Name: s.w.DataVolume.Name, UID: "temporary", Annotations: map[string]string{}}, Spec: *s.w.DataVolume.Spec.PVC}
+	} else if s.w.Temporary == nil {
+		s.claims++
+		uid := types.UID(fmt.Sprintf("temporary-%d", s.claims))
+		s.w.Temporary = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "populator", Name: s.w.DataVolume.Name, UID: uid, Annotations: map[string]string{}}, Spec: *s.w.DataVolume.Spec.PVC}
 		s.w.Temporary.Status.Phase = corev1.ClaimPending
+		s.disk(func(d *cdiv1.DataVolumeStatus) { *d = cdiv1.DataVolumeStatus{Phase: cdiv1.Pending} })
 	}
 	v := s.w.Volume
 	if v == nil {
@@ -247,6 +256,29 @@ func deleted(s *sim) {
 		s.gone, s.w.Target = s.w.Target, nil
 	}
 }
+
+func withoutClaim(s *sim) { s.w.Temporary = nil }
+
+func withoutDataVolume(s *sim) { s.w.DataVolume = nil }
+
+// withoutVolume loses the temporary claim's volume. Once that is the target's, the target's owner has lost it.
+func withoutVolume(s *sim) {
+	if s.w.Volume == nil || s.w.Temporary == nil || s.w.Volume.Spec.ClaimRef.UID != s.w.Temporary.UID {
+		return
+	}
+	s.w.Volume, s.w.Temporary = nil, s.w.Temporary.DeepCopy()
+	s.w.Temporary.Status.Phase = corev1.ClaimLost
+}
+
+func creations(a action.Action) bool {
+	_, creates := a.(action.Create)
+	return creates
+}
+
+func changes(a action.Action) bool { return !creations(a) }
+
+// may lifts every refusal.
+func may(s *sim) { s.refuse = "" }
 
 func quotaOf(claims string, used string) corev1.ResourceQuota {
 	list := func(n string) corev1.ResourceList {

@@ -50,6 +50,7 @@ func (f *flow) decision(v verdict) action.Decision[Status] {
 		return d
 	}
 	d.Status[v1alpha1.PopulationAnnotation] = v.reason + ": " + v.message
+	d.Status[cdi.UsePopulator] = "true"
 	if v.progress != "" {
 		d.Status[cdi.PopulatorProgress] = v.progress
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/api/v1alpha1"
+	"vmdisk.io/vmdisk/internal/action"
 )
 
 var update = flag.Bool("update", false, "write the golden stories anew")
@@ -78,14 +80,25 @@ func stories() map[string]story {
 		"temporary-claim-is-lost": {
 			func() *sim { return newSim(nil) },
 			append([]line{{"created", created}, {"the volume is made", provisioned}, {"the worker runs", half},
-				{"somebody deletes the volume", func(s *sim) {
-					s.w.Volume, s.w.Temporary = nil, s.w.Temporary.DeepCopy()
-					s.w.Temporary.Status.Phase = corev1.ClaimLost
-				}}}, rest...),
+				{"somebody deletes the volume", withoutVolume}}, rest...),
 		},
 		"refused": {
-			func() *sim { return newSim(func(s *sim) { s.refuse = "the namespace is being terminated" }) },
-			append([]line{{"created", created}, {"it may", func(s *sim) { s.refuse = "" }}}, rest...),
+			func() *sim {
+				return newSim(func(s *sim) { s.refuse, s.refuses = "the namespace is being terminated", creations })
+			},
+			append([]line{{"created", created}, {"it may", may}}, rest...),
+		},
+		"temporary-claim-is-deleted": {
+			func() *sim { return newSim(withSecret) },
+			append([]line{{"created", created}, {"the volume is made", provisioned}, {"the worker runs", half}, {"somebody deletes the claim", withoutClaim}}, rest...),
+		},
+		"temporary-disk-is-deleted": {
+			func() *sim { return newSim(withSecret) },
+			append([]line{{"created", created}, {"the volume is made", provisioned}, {"the worker runs", half}, {"somebody deletes the DataVolume", withoutDataVolume}}, rest...),
+		},
+		"handing-over-is-refused": {
+			func() *sim { return newSim(func(s *sim) { s.refuse, s.refuses = "a policy forbids it", changes }) },
+			append(append([]line{{"created", created}}, rest...), line{"it may", may}),
 		},
 	}
 }
@@ -177,10 +190,47 @@ func TestTheTargetIsDeletedAfterEveryAction(t *testing.T) {
 				}
 				deleted(m)
 				m.settle()
+				may(m)
+				m.settle()
 				if m.w.DataVolume != nil || m.w.Temporary != nil || m.w.Volume != nil || len(m.secrets) > 1 {
 					t.Errorf("left are %v, %v, %v, %v\n%s", m.w.DataVolume, m.w.Temporary, m.w.Volume, m.secrets, m.log.String())
 				}
 			})
+		}
+	}
+}
+
+// TestWhatMayNotBeRemovedIsTriedAgain: there is no target any more whose changes would wake us.
+func TestWhatMayNotBeRemovedIsTriedAgain(t *testing.T) {
+	m := newSim(nil)
+	m.settle()
+	deleted(m)
+	w := m.look()
+	w.Refusal = &action.Refusal{Action: action.Delete{Object: w.DataVolume}, Text: "a policy forbids it"}
+	if d := Plan(w, m.now); d.Again != lookAgain {
+		t.Errorf("it looks again after %s", d.Again)
+	}
+}
+
+// TestTheTemporaryDiskIsLostAfterEveryAction lets the controller die after each action, and something of the temporary disk go before it is
+// back: the claim gets a whole disk all the same, from the beginning where it must be, and nothing is left.
+func TestTheTemporaryDiskIsLostAfterEveryAction(t *testing.T) {
+	for what, lost := range map[string]func(*sim){"DataVolume": withoutDataVolume, "claim": withoutClaim, "volume": withoutVolume} {
+		for name, s := range stories() {
+			undisturbed := s.sim()
+			s.play(undisturbed)
+			for n := 1; n <= undisturbed.acted; n++ {
+				t.Run(fmt.Sprintf("%s/%s/%d", what, name, n), func(t *testing.T) {
+					m := s.sim()
+					m.crashAt, m.onCrash = n, lost
+					s.play(m)
+					story{lines: stories()["import"].lines}.play(m)
+					if m.w.Target.Spec.VolumeName == "" {
+						t.Fatalf("the claim has no volume:\n%s", m.log.String())
+					}
+					ends(t, m)
+				})
+			}
 		}
 	}
 }
@@ -270,6 +320,24 @@ func TestWhatAPersonReads(t *testing.T) {
 		"a Secret is missing": {
 			func(s *sim) { withSecret(s); s.secrets = map[string]bool{} },
 			"InputMissing: VolumeImportSource debian needs Secret login, which namespace tenant-a doesn't have: create it, and the import goes on by itself",
+		},
+		"a Secret goes before it was copied": {
+			func(s *sim) {
+				withSecret(s)
+				s.crashAt, s.onCrash = 1, func(s *sim) { delete(s.secrets, "tenant-a/login") }
+			},
+			"InputMissing: Secret login is gone from namespace tenant-a: create it again, and the import goes on by itself",
+		},
+		"the disk may not be made": {
+			func(s *sim) { s.refuse, s.refuses = "admission webhook says no", creations },
+			"Refused: the API server refused the temporary disk: admission webhook says no",
+		},
+		"a copy may not be made": {
+			func(s *sim) {
+				withSecret(s)
+				s.refuse, s.refuses = "admission webhook says no", func(a action.Action) bool { return strings.Contains(a.String(), "Secret") }
+			},
+			"Refused: the API server refused the copy of Secret login: admission webhook says no",
 		},
 		"it stands in line": {
 			func(s *sim) {

@@ -3,6 +3,7 @@
 package quota
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -57,14 +58,22 @@ func OfPod(spec corev1.PodSpec) corev1.ResourceList {
 // Room is what is left in a namespace's quotas.
 type Room struct{ quotas []corev1.ResourceQuota }
 
-// In is the room that quotas leave. Those whose usage hasn't been counted yet aren't enforced yet, either; and scopes choose among pods.
+// In is the room that quotas leave. What the API server holds everybody to is the status' limit, which follows the spec's once usage was
+// counted anew. A new quota that was never counted holds nobody yet, and a moment later it does: the spec's limit counts for it. Scopes
+// choose among pods, so a quota that has some is left out.
 func In(quotas []corev1.ResourceQuota) *Room {
 	r := &Room{}
 	for _, q := range quotas {
-		if !scoped(q) {
-			r.quotas = append(r.quotas, *q.DeepCopy())
+		if scoped(q) {
+			continue
 		}
+		q = *q.DeepCopy()
+		if len(q.Status.Hard) == 0 {
+			q.Status.Hard = q.Spec.Hard
+		}
+		r.quotas = append(r.quotas, q)
 	}
+	slices.SortFunc(r.quotas, func(a, b corev1.ResourceQuota) int { return cmp.Compare(a.Name, b.Name) })
 	return r
 }
 
@@ -75,7 +84,7 @@ func scoped(q corev1.ResourceQuota) bool {
 	return len(q.Spec.Scopes) > 0 || q.Spec.ScopeSelector != nil
 }
 
-// Full is why there is no room for something: the first quota that has none. Nil: there is.
+// Full is why there is no room for something: the first quota, by name, that has none. Nil: there is.
 func (r *Room) Full(ask corev1.ResourceList) *cause.Quota {
 	for _, q := range r.quotas {
 		var asked, used, hard []string

@@ -24,6 +24,12 @@ func quotaOf(hard, used corev1.ResourceList) corev1.ResourceQuota {
 	return corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "quota"}, Status: corev1.ResourceQuotaStatus{Hard: hard, Used: used}}
 }
 
+// specOf is a quota whose spec asks for another limit of storage than what was counted for.
+func specOf(q corev1.ResourceQuota, hard string) corev1.ResourceQuota {
+	q.Spec.Hard = amounts("requests.storage", hard)
+	return q
+}
+
 func TestRoom(t *testing.T) {
 	claim := corev1.PersistentVolumeClaimSpec{StorageClassName: new("fast")}
 	claim.Resources.Requests = amounts("storage", "20Gi")
@@ -40,7 +46,9 @@ func TestRoom(t *testing.T) {
 		"of the class":       {[]corev1.ResourceQuota{quotaOf(amounts(class+"requests.storage", "19Gi"), nil)}, &cause.Quota{Name: "quota", Asked: class + "requests.storage=20Gi", Used: class + "requests.storage=0", Hard: class + "requests.storage=19Gi"}},
 		"of another class":   {[]corev1.ResourceQuota{quotaOf(amounts("slow.storageclass.storage.k8s.io/requests.storage", "0"), nil)}, nil},
 		"of something else":  {[]corev1.ResourceQuota{quotaOf(amounts("pods", "0"), nil)}, nil},
-		"not counted yet":    {[]corev1.ResourceQuota{{Spec: corev1.ResourceQuotaSpec{Hard: amounts("requests.storage", "0")}}}, nil},
+		"never counted":      {[]corev1.ResourceQuota{specOf(quotaOf(nil, nil), "19Gi")}, &cause.Quota{Name: "quota", Asked: "requests.storage=20Gi", Used: "requests.storage=0", Hard: "requests.storage=19Gi"}},
+		"lowered just now":   {[]corev1.ResourceQuota{specOf(quotaOf(amounts("requests.storage", "20Gi"), nil), "19Gi")}, nil},
+		"raised just now":    {[]corev1.ResourceQuota{specOf(quotaOf(amounts("requests.storage", "19Gi"), nil), "20Gi")}, &cause.Quota{Name: "quota", Asked: "requests.storage=20Gi", Used: "requests.storage=0", Hard: "requests.storage=19Gi"}},
 		"the second of them": {[]corev1.ResourceQuota{quotaOf(nil, nil), quotaOf(amounts("persistentvolumeclaims", "0"), nil)}, &cause.Quota{Name: "quota", Asked: "persistentvolumeclaims=1", Used: "persistentvolumeclaims=0", Hard: "persistentvolumeclaims=0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
