@@ -116,9 +116,10 @@ const (
 
 // Names that others look up.
 const (
-	// Group is CDI's, and ImportSourceKind the kind that a claim's dataSourceRef names to be filled from it.
+	// Group is CDI's. ImportSourceKind and CloneSourceKind are kinds that a claim's dataSourceRef names to be filled from them.
 	Group            = "cdi.kubevirt.io"
 	ImportSourceKind = "VolumeImportSource"
+	CloneSourceKind  = "VolumeCloneSource"
 	// ConfigName is the one CDIConfig.
 	ConfigName = "config"
 	// CDIName is the one CDI object. KubeVirt counts them, and wants exactly one.

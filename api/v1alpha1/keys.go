@@ -30,6 +30,8 @@ const (
 	// CloneAnnotation on a DataVolume that is made from another volume, and on the claim of a clone across namespaces: how it is made, and
 	// why so. A CloneStatus as JSON.
 	CloneAnnotation = "vmdisk.io/clone"
+	// ClonesLabel on a DataVolume that makes a disk for a claim of another namespace: the UID of that claim.
+	ClonesLabel = "vmdisk.io/clones"
 	// SelectedNodeAnnotation on the DataVolume of a temporary disk: the node that the consumer of the disk was given.
 	SelectedNodeAnnotation = "vmdisk.io/selected-node"
 )

@@ -20,7 +20,6 @@ import (
 	"vmdisk.io/vmdisk/internal/controllers"
 	"vmdisk.io/vmdisk/internal/metrics"
 	"vmdisk.io/vmdisk/internal/plan/clone"
-	"vmdisk.io/vmdisk/internal/plan/disk"
 	"vmdisk.io/vmdisk/internal/plan/populate"
 	"vmdisk.io/vmdisk/internal/pod"
 )
@@ -141,7 +140,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 		Worker:       pod.Settings{Image: o.workerImage, PullPolicy: corev1.PullPolicy(o.pullPolicy), Patience: o.patience, Scratch: scratch.Value()},
 		Deadlines:    o.deadlines,
 		DefaultClass: o.images.DefaultClass,
-		Images:       disk.Images{Namespace: o.images.ImageNamespace, Prefix: o.images.ImagePrefix},
+		Images:       clone.Images{Namespace: o.images.ImageNamespace, Prefix: o.images.ImagePrefix},
 		Engine:       policy.Engine,
 		Ended:        attempts.Count,
 	})

@@ -17,13 +17,13 @@ import (
 
 	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/api/v1alpha1"
+	"vmdisk.io/vmdisk/internal/controllers/away"
 	"vmdisk.io/vmdisk/internal/controllers/cdiconfig"
 	"vmdisk.io/vmdisk/internal/controllers/datavolume"
 	"vmdisk.io/vmdisk/internal/controllers/storageprofile"
 	"vmdisk.io/vmdisk/internal/controllers/vmdisk"
 	"vmdisk.io/vmdisk/internal/kube"
 	"vmdisk.io/vmdisk/internal/plan/clone"
-	"vmdisk.io/vmdisk/internal/plan/disk"
 	"vmdisk.io/vmdisk/internal/plan/populate"
 	"vmdisk.io/vmdisk/internal/pod"
 )
@@ -35,7 +35,7 @@ type Options struct {
 	// Deadlines are for drivers that clone.
 	Deadlines populate.Deadlines
 	// Images tells where golden images are.
-	Images disk.Images
+	Images clone.Images
 	// DefaultClass is the class of a VMDisk that names none; empty: the cluster's own default.
 	DefaultClass string
 	// Engine makes the disks of DataVolumes. Where it is CDI, what CDI serves is left to it.
@@ -65,7 +65,8 @@ func All(mgr ctrl.Manager, o Options) ([]Controller, error) {
 	}
 	return []Controller{
 		disks,
-		&datavolume.Reconciler{Reader: reader, Live: mgr.GetAPIReader(), Writer: writer, Deadlines: o.Deadlines, Log: kube.ReadLog(pods), Settings: o.Worker, Ended: o.Ended, Now: time.Now},
+		&datavolume.Reconciler{Reader: reader, Live: mgr.GetAPIReader(), Writer: writer, Deadlines: o.Deadlines, Images: o.Images, Log: kube.ReadLog(pods), Settings: o.Worker, Ended: o.Ended, Now: time.Now},
+		&away.Reconciler{Reader: reader, Live: mgr.GetAPIReader(), Writer: writer},
 		&storageprofile.Reconciler{Reader: reader, Snapshots: mgr.GetAPIReader(), Writer: writer, Now: time.Now},
 		&cdiconfig.Reconciler{Reader: reader, Writer: writer},
 	}, nil

@@ -110,7 +110,7 @@ func (n *tenant) inspect(v volume) (d diskImage) {
 	const script = `set -e; mount -o ro,loop "$1" /mnt; cd /mnt
 		stat -c '%s %a %u %g %b' disk.img; ls -A | grep -vx disk.img | paste -sd, -
 		sha256sum <disk.img | cut -d' ' -f1; [ "$(stat -c %s disk.img)" = "$2" ] || head -c "$2" disk.img | sha256sum`
-	ctx, cancel := context.WithTimeout(n.t.Context(), soon)
+	ctx, cancel := context.WithTimeout(n.t.Context(), filled) // a busy machine hashes slowly
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", v.file, fmt.Sprint(diskBytes)).CombinedOutput()
 	if err != nil {

@@ -3,8 +3,11 @@ package datavolume
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -13,6 +16,7 @@ import (
 	"vmdisk.io/vmdisk/internal/kube"
 	"vmdisk.io/vmdisk/internal/plan/clone"
 	"vmdisk.io/vmdisk/internal/plan/populate"
+	"vmdisk.io/vmdisk/internal/plan/rebind"
 )
 
 // observeClone reads what a disk is made from, until that is done.
@@ -45,7 +49,55 @@ func (r *Reconciler) observeClone(ctx context.Context, w *populate.World) error 
 		}
 	}
 	w.Clone = seen
-	return nil
+	return r.observeAway(ctx, w, request)
+}
+
+// observeAway reads what is made in the source's namespace, where that is another one.
+func (r *Reconciler) observeAway(ctx context.Context, w *populate.World, request clone.Request) (err error) {
+	if w.Claim == nil || !populate.Handed(w.Claim) || request.Source.IsZero() {
+		return nil
+	}
+	a := &populate.Away{Namespace: request.Source.Namespace}
+	key := client.ObjectKey{Namespace: a.Namespace, Name: populate.AwayName(w.Claim.UID)}
+	if a.DataVolume, err = kube.Find[cdiv1.DataVolume](ctx, r.Reader, key); err != nil {
+		return err
+	}
+	if a.Claim, err = kube.Find[corev1.PersistentVolumeClaim](ctx, r.Reader, key); err != nil {
+		return err
+	}
+	if a.Volume, err = kube.Moving(ctx, r.Reader, w.Claim.UID, a.Claim, w.Claim); err != nil {
+		return err
+	}
+	if class := w.Claim.Spec.StorageClassName; class != nil {
+		a.Class, err = kube.Find[storagev1.StorageClass](ctx, r.Reader, client.ObjectKey{Name: *class})
+	}
+	w.Away = a
+	return err
+}
+
+// ofAway finds the disk that a DataVolume in its source's namespace makes a volume for.
+func ofAway(_ context.Context, o client.Object) []reconcile.Request {
+	if o.GetLabels()[v1alpha1.ClonesLabel] == "" {
+		return nil
+	}
+	return requestOf(o.GetAnnotations()[v1alpha1.TargetAnnotation])
+}
+
+// ofVolume finds the disk that a volume is on its way to.
+func ofVolume(_ context.Context, o client.Object) []reconcile.Request {
+	m, ok := rebind.MarkOf(o.(*corev1.PersistentVolume))
+	if !ok {
+		return nil
+	}
+	return requestOf(m.Namespace + "/" + m.Name)
+}
+
+func requestOf(target string) []reconcile.Request {
+	namespace, name, ok := strings.Cut(target, "/")
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 }
 
 // request is what a DataVolume asks for, as if there were nothing of it: what waits for a consumer is decided elsewhere.

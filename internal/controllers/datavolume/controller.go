@@ -20,6 +20,7 @@ import (
 
 	"vmdisk.io/vmdisk/internal/action"
 	"vmdisk.io/vmdisk/internal/kube"
+	"vmdisk.io/vmdisk/internal/plan/clone"
 	"vmdisk.io/vmdisk/internal/plan/populate"
 	"vmdisk.io/vmdisk/internal/pod"
 )
@@ -35,6 +36,8 @@ type Reconciler struct {
 	Settings pod.Settings
 	// Deadlines are for drivers that clone.
 	Deadlines populate.Deadlines
+	// Images tells where golden images are.
+	Images clone.Images
 	// Ended is told how each attempt ended, until that is remembered; nil for nobody.
 	Ended func(populate.Attempt)
 	Now   func() time.Time
@@ -109,6 +112,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		Watches(&corev1.PersistentVolumeClaim{}, cloners).
 		Watches(&cdiv1.DataVolume{}, cloners).
 		Watches(&cdiv1.DataSource{}, waiting).
+		Watches(&cdiv1.DataVolume{}, handler.EnqueueRequestsFromMapFunc(ofAway)).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(ofVolume)).
 		Watches(&corev1.ResourceQuota{}, r.again()).
 		Watches(&corev1.LimitRange{}, waiting).
 		Watches(&storagev1.StorageClass{}, waiting).

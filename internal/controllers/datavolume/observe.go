@@ -20,7 +20,7 @@ import (
 
 // observe reads everything that the decision about a DataVolume needs. The DataVolume is nil when there is none.
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (populate.World, error) {
-	w := populate.World{Settings: r.Settings, Deadlines: r.Deadlines}
+	w := populate.World{Settings: r.Settings, Deadlines: r.Deadlines, Images: r.Images}
 	var err error
 	if w.DataVolume, err = kube.Find[cdiv1.DataVolume](ctx, r.Reader, key); err != nil || w.DataVolume == nil {
 		return w, err

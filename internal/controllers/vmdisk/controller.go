@@ -33,7 +33,7 @@ type Reconciler struct {
 	// DefaultClass is the class of a disk that names none; empty: the cluster's own default.
 	DefaultClass string
 	// Images tells where golden images are.
-	Images disk.Images
+	Images clone.Images
 	Now    func() time.Time
 }
 

@@ -2,6 +2,7 @@ package clone
 
 import (
 	"cmp"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -43,6 +44,15 @@ type Request struct {
 type Source struct {
 	kind            sourceKind
 	Namespace, Name string
+}
+
+// Images tells the claims of golden images: that of an image's name behind the prefix, in the namespace. Images are public by design: whoever may make
+// disks may make them from any.
+type Images struct{ Namespace, Prefix string }
+
+// Has says whether a source is a golden image.
+func (i Images) Has(s Source) bool {
+	return s.IsClaim() && i.Namespace != "" && s.Namespace == i.Namespace && strings.HasPrefix(s.Name, i.Prefix)
 }
 
 // IsClaim says whether the source is a claim.

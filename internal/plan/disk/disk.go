@@ -19,6 +19,7 @@ import (
 	"vmdisk.io/vmdisk/api/v1alpha1"
 	"vmdisk.io/vmdisk/internal/action"
 	"vmdisk.io/vmdisk/internal/plan/cause"
+	"vmdisk.io/vmdisk/internal/plan/clone"
 )
 
 // World is what was seen of one VMDisk. What doesn't exist is nil.
@@ -30,7 +31,7 @@ type World struct {
 	// DefaultClass is the class of a disk that names none; empty: the cluster's own default.
 	DefaultClass string
 	// Images tells where golden images are.
-	Images Images
+	Images clone.Images
 	// SourceClaim is the claim of the disk that this one is made from, if it is made from one.
 	SourceClaim string
 	// Growth is looked at once the disk has a claim.
@@ -38,10 +39,6 @@ type World struct {
 	// Refusal is set when an action was refused: the creation of the DataVolume, a change of its annotations, or a step of growing.
 	Refusal *action.Refusal
 }
-
-// Images tells the claim of a golden image: that of the image's name behind the prefix, in the namespace. Images are public: whoever may make
-// disks may make them from any.
-type Images struct{ Namespace, Prefix string }
 
 // Reasons of Ready.
 const (
@@ -115,7 +112,7 @@ func (w World) ready() metav1.Condition {
 	switch source := unserved(w.Disk.Spec.Source); {
 	case source != "":
 		c.Reason = SourceNotServed
-		c.Message = fmt.Sprintf("this version of vmdisk does not serve source.%s: use source.http or disk, or no source for a blank disk", source)
+		c.Message = fmt.Sprintf("this version of vmdisk does not serve source.%s: use source.http, image or disk, or no source for a blank disk", source)
 	case w.DataVolume != nil && !w.owned():
 		c.Reason = DataVolumeExists
 		c.Message = fmt.Sprintf("DataVolume %s exists already and is not this disk's: delete it, or choose another name for the disk", w.DataVolume.Name)
@@ -134,8 +131,6 @@ func unserved(s *v1alpha1.Source) string {
 	switch {
 	case s == nil:
 		return ""
-	case s.Image != nil:
-		return "image"
 	case s.Upload != nil:
 		return "upload"
 	default:

@@ -15,6 +15,7 @@ import (
 
 	"vmdisk.io/vmdisk/api/v1alpha1"
 	"vmdisk.io/vmdisk/internal/action"
+	"vmdisk.io/vmdisk/internal/plan/clone"
 )
 
 func vmdisk(change func(*v1alpha1.VMDisk)) *v1alpha1.VMDisk {
@@ -65,8 +66,8 @@ func TestConditions(t *testing.T) {
 		},
 		"a source that this version lacks": {
 			World{Disk: image},
-			said{"False", SourceNotServed, "this version of vmdisk does not serve source.upload: use source.http or disk, or no source for a blank disk"},
-			said{"False", DataVolumeNotReady, "this version of vmdisk does not serve source.upload: use source.http or disk, or no source for a blank disk"},
+			said{"False", SourceNotServed, "this version of vmdisk does not serve source.upload: use source.http, image or disk, or no source for a blank disk"},
+			said{"False", DataVolumeNotReady, "this version of vmdisk does not serve source.upload: use source.http, image or disk, or no source for a blank disk"},
 		},
 		"somebody else's DataVolume": {
 			World{Disk: plain, DataVolume: &cdiv1.DataVolume{ObjectMeta: metav1.ObjectMeta{Name: "web-root"}}},
@@ -290,7 +291,7 @@ func TestADiskFromAnotherVolumeNamesItsClaim(t *testing.T) {
 	from := func(s v1alpha1.Source) *v1alpha1.VMDisk {
 		return vmdisk(func(d *v1alpha1.VMDisk) { d.Spec.Source, d.Spec.Storage = &s, nil })
 	}
-	images := Images{Namespace: "cozy-public", Prefix: "vm-default-images-"}
+	images := clone.Images{Namespace: "cozy-public", Prefix: "vm-default-images-"}
 	for name, c := range map[string]struct {
 		world World
 		want  cdiv1.DataVolumeSourcePVC

@@ -71,14 +71,17 @@ func sourced(f *flow) *verdict {
 	plan := f.Clone.Plan
 	no := condition{status: corev1.ConditionFalse, reason: string(plan.Reason), message: plan.Message}
 	switch {
-	case !plan.Source.IsZero() && plan.Source.Namespace != f.DataVolume.Namespace:
-		no.reason, no.message = cdi.ReasonErrClaimNotValid, fmt.Sprintf("%s is in another namespace: this version of vmdisk clones within one", plan.Source)
+	case f.across() && !f.Images.Has(plan.Source):
+		no.reason, no.message = cdi.ReasonErrClaimNotValid, fmt.Sprintf("%s is in another namespace, and no golden image: this version of vmdisk clones within a namespace, and golden images into any", plan.Source)
 		return &verdict{phase: cdiv1.PhaseUnset, bound: no, ready: no.reason}
 	case plan.Strategy == clone.Reject || plan.Strategy == clone.None:
 		no.reason = cdi.ReasonErrClaimNotValid
 		return &verdict{phase: cdiv1.PhaseUnset, bound: no, ready: no.reason}
 	case plan.Strategy == clone.Wait:
 		return &verdict{phase: cdiv1.Pending, bound: no, ready: no.reason, again: refusedAgain}
+	}
+	if f.across() { // decided where the source is
+		return nil
 	}
 	f.clone = f.chosen(plan)
 	if f.clone.Strategy == string(clone.HostAssisted) && !plan.Source.IsClaim() {
@@ -96,6 +99,7 @@ func (f *flow) phase(p cdiv1.DataVolumePhase) cdiv1.DataVolumePhase {
 	}
 	drivers := f.Claim != nil && f.native()
 	switch {
+	case f.Claim != nil && Handed(f.Claim):
 	case p == cdiv1.ImportScheduled && !drivers:
 		return cdiv1.CloneScheduled
 	case p == cdiv1.ImportInProgress && !drivers:
@@ -198,6 +202,9 @@ func (f *flow) dataSource() *corev1.TypedLocalObjectReference {
 // cloned makes a claim one of a clone. What the driver makes is as large as its source, and grows afterwards: drivers refuse another size, or
 // leave the filesystem as it was.
 func (f *flow) cloned(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	if f.across() {
+		return f.handedTo(claim)
+	}
 	if f.clone.Strategy == "" {
 		return claim
 	}

@@ -48,7 +48,7 @@ func Plan(w World, now time.Time) action.Decision[cdiv1.DataVolumeStatus] {
 	steps := []func(*flow) *verdict{
 		sourced, rendered, snapshotted, made, permitted, ours, staying, alive, pinned, // the claim
 		remember, kept, asked, noted, filled, possible, // what earlier attempts left
-		abandoned, cloning, fillable, wanted, bound, resized, // what the claim waits for
+		away, abandoned, cloning, fillable, wanted, bound, resized, // what the claim waits for
 		left, due, readable, placed, started, // the next attempt
 		moved, scheduled, reachable, lively, // the attempt at work
 	}

@@ -14,6 +14,7 @@ import (
 	"vmdisk.io/vmdisk/api/cdi"
 	"vmdisk.io/vmdisk/internal/action"
 	"vmdisk.io/vmdisk/internal/job"
+	"vmdisk.io/vmdisk/internal/plan/clone"
 	"vmdisk.io/vmdisk/internal/plan/volume"
 	"vmdisk.io/vmdisk/internal/pod"
 )
@@ -27,6 +28,10 @@ type World struct {
 	Static *corev1.PersistentVolume
 	// Clone is what was seen of the source of a disk that is made from another volume; nil for another disk, and once the claim holds its bytes.
 	Clone *Clone
+	// Away is what was seen of a volume that is made in another namespace; nil while there is no claim for it, and once that has it.
+	Away *Away
+	// Images tells where golden images are, which disks may be made from in every namespace.
+	Images clone.Images
 	// Worker is the claim's worker pod.
 	Worker *corev1.Pod
 	// Warnings are the Warning events about the claim and the worker, the newest last.
