@@ -91,14 +91,40 @@ func TestStorageThatDoesNotClone(t *testing.T) {
 		n := newTenant(t)
 		n.fillsByHand("golden", blockLocal)
 		n.create(smallClaim("clone", blockLocal, smallBytes, fromClaim("golden")))
-		n.consume("clone", "node-a")
+		pod := n.consume("clone", "node-a")
 		n.failsToProvision("clone", 2*time.Minute, "DeadlineExceeded")
 		if claim := get(n, "clone", &corev1.PersistentVolumeClaim{}); claim.Status.Phase != corev1.ClaimPending {
 			t.Errorf("the clone is %s", claim.Status.Phase)
 		}
-		// A final answer ends what the sidecar would try for ever.
-		n.faults(clonesAnswer(n.name+"/*", codes.InvalidArgument, "enough"))
-		n.failsToProvision("clone", 2*time.Minute, "enough")
+		// The sidecar tries on for the claim that is gone. That is no matter to one of the same name, nor to the source's end.
+		clone := get(n, "clone", &corev1.PersistentVolumeClaim{})
+		if err := n.Delete(t.Context(), clone); err != nil {
+			t.Fatal(err)
+		}
+		n.eventually(soon, "the clone's claim is gone", func() error {
+			if err := n.Get(t.Context(), n.key("clone"), clone); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("it is there, with finalizers %q (%v)", clone.Finalizers, err)
+			}
+			return nil
+		})
+		n.create(smallClaim("clone", blockLocal, smallBytes, nil))
+		n.eventually(soon, "the pod has a fresh volume", func() error {
+			if get(n, pod.Name, pod).Status.Phase != corev1.PodSucceeded {
+				return fmt.Errorf("the pod is %s", pod.Status.Phase)
+			}
+			return nil
+		})
+		n.isOn("clone", "node-a")
+		source := get(n, "golden", &corev1.PersistentVolumeClaim{})
+		if err := n.Delete(t.Context(), source); err != nil {
+			t.Fatal(err)
+		}
+		n.eventually(soon, "the source is gone", func() error {
+			if err := n.Get(t.Context(), n.key("golden"), source); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("it is there, with finalizers %q (%v)", source.Finalizers, err)
+			}
+			return nil
+		})
 	})
 	t.Run("a restore in local follows the snapshot", func(t *testing.T) {
 		t.Parallel()
