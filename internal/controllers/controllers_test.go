@@ -25,6 +25,7 @@ import (
 
 	"vmdisk.io/vmdisk/api/v1alpha1"
 	"vmdisk.io/vmdisk/internal/controllers"
+	"vmdisk.io/vmdisk/internal/plan/clone"
 	"vmdisk.io/vmdisk/internal/pod"
 	"vmdisk.io/vmdisk/lab/apiserver"
 )
@@ -85,7 +86,7 @@ func startPlane(t *testing.T) plane {
 		if err := controllers.Index(t.Context(), mgr.GetFieldIndexer()); err != nil {
 			return nil, err
 		}
-		return controllers.All(mgr, controllers.Options{Worker: pod.Settings{Image: "vmdisk:test"}})
+		return controllers.All(mgr, controllers.Options{Worker: pod.Settings{Image: "vmdisk:test"}, Images: clone.Images{Namespace: "images", Prefix: "golden-"}})
 	})
 	p := plane{c, t, admin}
 	p.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant-a"}})
@@ -193,6 +194,7 @@ func TestControllers(t *testing.T) {
 	t.Run("a worker that is to be kept is kept", func(t *testing.T) { keepTheWorker(plane{p.Client, t, p.admin}) })
 	t.Run("a bare claim is filled from its source", func(t *testing.T) { populateAClaim(plane{p.Client, t, p.admin}) })
 	t.Run("disks are made from another volume", func(t *testing.T) { cloneDisks(plane{p.Client, t, p.admin}) })
+	t.Run("disks are made from a golden image", func(t *testing.T) { cloneImages(plane{p.Client, t, p.admin}) })
 	t.Run("each kind of limit is named, and room lets the disk go on", func(t *testing.T) { waitForEachLimit(plane{p.Client, t, p.admin}) })
 	t.Run("of those that wait for a quota the oldest goes first, and a smaller one passes a blocked larger one", func(t *testing.T) { oldestFirst(plane{p.Client, t, p.admin}) })
 	t.Run("a quota's refusal is told, and room lets the disk go on", func(t *testing.T) { waitForQuota(plane{p.Client, t, p.admin}) })

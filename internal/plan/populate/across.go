@@ -107,7 +107,7 @@ func (f *flow) mirrored() *verdict {
 // handed is a step of handing the volume over. Once the claim has it, it is marked as filled.
 func (f *flow) handed() *verdict {
 	move := rebind.Plan(f.move())
-	v := &verdict{phase: cdiv1.RebindInProgress, bound: f.boundCondition(), progress: "99.99%", again: moveAgain}
+	v := &verdict{phase: cdiv1.RebindInProgress, bound: f.awayCondition(), progress: "99.99%", again: moveAgain}
 	v.running = condition{status: corev1.ConditionFalse, reason: cdi.ReasonPending, message: move.Message}
 	switch move.State {
 	case rebind.Moved:

@@ -33,6 +33,7 @@ type sim struct {
 	acted         int
 	log           strings.Builder
 	overlap       bool   // a worker was to be made beside another
+	away          *Away  // what is made in the source's namespace
 	clone         *Clone // what the disk is made from; nil: it isn't made from another volume
 }
 
@@ -77,7 +78,9 @@ func (s *sim) reconcile() bool {
 	if s.world.Clone = s.clone; s.world.DataVolume.Status.Phase == cdiv1.Succeeded {
 		s.world.Clone = nil // as the controller does
 	}
+	s.seeAway()
 	d := Plan(s.world, s.now)
+	defer s.bindHanded()
 	for _, a := range d.Actions {
 		refusal := s.do(a)
 		if refusal != nil {
@@ -117,6 +120,8 @@ func (s *sim) do(a action.Action) *action.Refusal {
 			}
 		case *unstructured.Unstructured:
 			s.makeSnapshot(o)
+		case *cdiv1.DataVolume:
+			s.makeAway(o)
 		case *corev1.Pod:
 			s.overlap = s.overlap || s.world.Worker != nil
 			if s.world.Worker == nil {
@@ -132,12 +137,15 @@ func (s *sim) do(a action.Action) *action.Refusal {
 		s.world.Claim.Spec.Resources.Requests[corev1.ResourceStorage] = *resource.NewQuantity(a.Bytes, resource.BinarySI)
 	case action.Delete:
 		s.deleteForClone(a.Object.GetUID())
+		s.deleteAway(a.Object.GetUID())
 		if s.world.Worker != nil && s.world.Worker.UID == a.Object.GetUID() {
 			s.world.Worker = s.world.Worker.DeepCopy()
 			s.world.Worker.DeletionTimestamp = &metav1.Time{Time: s.now}
 		}
 	case action.Annotate:
 		s.annotate(a)
+	case action.Reclaim, action.Hand:
+		s.changeVolume(a)
 	case action.Own:
 		s.world.Claim = s.world.Claim.DeepCopy()
 		s.world.Claim.OwnerReferences = append(s.world.Claim.OwnerReferences, a.Owner)
@@ -173,7 +181,7 @@ func (s *sim) printf(format string, args ...any) { fmt.Fprintf(&s.log, format+"\
 
 // snapshot is the world as text, to see whether anything has changed.
 func (s *sim) snapshot() string {
-	b, err := json.Marshal([]any{s.world.DataVolume, s.world.Claim, s.world.Worker, s.clone})
+	b, err := json.Marshal([]any{s.world.DataVolume, s.world.Claim, s.world.Worker, s.clone, s.away})
 	if err != nil {
 		panic(err)
 	}
