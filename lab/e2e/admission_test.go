@@ -29,7 +29,7 @@ func TestDiskFromAnImageIsAnsweredFor(t *testing.T) {
 	golden := n.golden()
 
 	heard := n.creates(fromImage("warned", golden))
-	says := fmt.Sprintf("image %s (PersistentVolumeClaim %s/%s) lives in StorageClass replicated, and the disk is asked for in local: ", golden, imagesNamespace, golden)
+	says := fmt.Sprintf("image %s (PersistentVolumeClaim %s/%s) lives in StorageClass replicated, and the disk is asked for in local: ", golden, imageNamespace, golden)
 	pinned := "a volume of StorageClass local can be used on the nodes that hold its data only, and with bindImmediately "
 	slices.Sort(heard.warnings) // the two webhooks are asked side by side
 	if heard.err != nil || len(heard.warnings) != 2 || !strings.HasPrefix(heard.warnings[0], pinned) ||
@@ -67,17 +67,14 @@ func TestDiskFromAnImageIsAnsweredFor(t *testing.T) {
 	n.becomesReady("disk")
 }
 
-// imagesNamespace is where the controller looks for golden images.
-const imagesNamespace = "vmdisk-images"
-
 // golden makes an image of class replicated that only this test uses, and returns its name.
 func (n *tenant) golden() string {
 	n.t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: imagesNamespace, Labels: map[string]string{tenantLabel: ""}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: imageNamespace, Labels: map[string]string{tenantLabel: ""}}}
 	if err := n.Create(n.t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
 		n.t.Fatalf("make the images' namespace: %v", err)
 	}
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: imagesNamespace, Name: n.name}, Spec: corev1.PersistentVolumeClaimSpec{
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: imageNamespace, Name: n.name}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, VolumeMode: new(corev1.PersistentVolumeBlock), StorageClassName: new(blockNow),
 		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("16Mi")}},
 	}}

@@ -13,11 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Where golden images are in Cozystack, and how their claims' names begin.
-const (
-	imageNamespace = "cozy-public"
-	imagePrefix    = "vm-default-images-"
-)
+// imageNamespace is where the controller looks for golden images.
+const imageNamespace = "vmdisk-images"
 
 // golden is an image that everybody may make disks from: a DataVolume in the namespace of images, and its claim of the same name.
 type golden struct {
@@ -49,7 +46,7 @@ func (n *tenant) noGolden() *golden {
 	}
 	return &golden{
 		tenant: &tenant{WithWatch: n.WithWatch, t: n.t, name: imageNamespace},
-		image:  n.name, claim: imagePrefix + n.name,
+		image:  n.name, claim: n.name,
 	}
 }
 
