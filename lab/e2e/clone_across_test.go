@@ -89,7 +89,7 @@ func TestDiskOfAnImageFallsBack(t *testing.T) {
 	t.Parallel()
 	n := newTenant(t)
 	g := n.newGolden(blockNow)
-	n.faults(csi.Fault{Method: "CreateVolume", Source: "*/*", PVC: imageNamespace + "/clone-*", Code: codes.InvalidArgument, Message: "not today"})
+	n.faults(csi.Fault{Method: "CreateVolume", Source: imageNamespace + "/" + g.claim, Code: codes.InvalidArgument, Message: "not today"})
 	n.create(ofImage(g, n.cloningClass(blockNow, "csi-clone")))
 	n.becomesReady("disk")
 	if made := n.made("disk"); !made.FellBack || made.Reason != "DriverRejectedClone" || made.Strategy != "host-assisted" {
@@ -125,7 +125,7 @@ func TestDiskOfAnImageDeletedAtHalf(t *testing.T) {
 	n := newTenant(t)
 	g := n.newGolden(blockNow)
 	g.leftAlone(g.claim)
-	n.faults(clonesTake(imageNamespace+"/clone-*", filled))
+	n.faults(csi.Fault{Method: "CreateVolume", Source: imageNamespace + "/" + g.claim, DelayMillis: filled.Milliseconds(), Background: true})
 	disk := ofImage(g, n.cloningClass(blockNow, "csi-clone"))
 	n.create(disk)
 	n.eventually(soon, "the driver clones", func() error {
