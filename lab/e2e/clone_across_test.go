@@ -84,12 +84,18 @@ func TestDiskOfAnImage(t *testing.T) {
 	}
 }
 
+// volumeSource is what the storage knows the image's volume by, where another is made from it.
+func (g *golden) volumeSource() string {
+	g.t.Helper()
+	return "volume/" + get(g.tenant, g.claim, &corev1.PersistentVolumeClaim{}).Spec.VolumeName
+}
+
 // What the driver says no to is copied, and the tenant reads the driver's words on the disk.
 func TestDiskOfAnImageFallsBack(t *testing.T) {
 	t.Parallel()
 	n := newTenant(t)
 	g := n.newGolden(blockNow)
-	n.faults(csi.Fault{Method: "CreateVolume", Source: imageNamespace + "/" + g.claim, Code: codes.InvalidArgument, Message: "not today"})
+	n.faults(csi.Fault{Method: "CreateVolume", Source: g.volumeSource(), Code: codes.InvalidArgument, Message: "not today"})
 	n.create(ofImage(g, n.cloningClass(blockNow, "csi-clone")))
 	n.becomesReady("disk")
 	if made := n.made("disk"); !made.FellBack || made.Reason != "DriverRejectedClone" || made.Strategy != "host-assisted" {
@@ -125,7 +131,7 @@ func TestDiskOfAnImageDeletedAtHalf(t *testing.T) {
 	n := newTenant(t)
 	g := n.newGolden(blockNow)
 	g.leftAlone(g.claim)
-	n.faults(csi.Fault{Method: "CreateVolume", Source: imageNamespace + "/" + g.claim, DelayMillis: filled.Milliseconds(), Background: true})
+	n.faults(csi.Fault{Method: "CreateVolume", Source: g.volumeSource(), DelayMillis: filled.Milliseconds(), Background: true})
 	disk := ofImage(g, n.cloningClass(blockNow, "csi-clone"))
 	n.create(disk)
 	n.eventually(soon, "the driver clones", func() error {
