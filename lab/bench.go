@@ -5,10 +5,12 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"vmdisk.io/vmdisk/lab/bench"
+	"vmdisk.io/vmdisk/lab/bench/control"
 	"vmdisk.io/vmdisk/lab/bench/unpack"
 	"vmdisk.io/vmdisk/lab/demo"
 )
@@ -44,5 +46,21 @@ func benchCommand() *cobra.Command {
 	f.StringVar(&only, "only", "", "measure only the groups whose names match this regular expression, such as 'qcow2|networks'")
 	f.BoolVar(&o.ImagesOnly, "images-only", false, "make the images that are missing, and measure nothing")
 	f.IntVar(&o.Rounds, "rounds", 0, "how often each way runs (default: as the suite says)")
+	cmd.AddCommand(controlCommand())
+	return cmd
+}
+
+// controlCommand measures the control plane alone. It needs no cluster either: it starts an API server.
+func controlCommand() *cobra.Command {
+	o := control.Options{Out: os.Stdout}
+	cmd := &cobra.Command{
+		Use: "control", Short: "Measure what many VMDisks at once cost the API server and the controller", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return control.Run(c.Context(), o) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Vmdisk, "vmdisk", "bin/vmdisk", "the program to measure")
+	f.IntVar(&o.Disks, "disks", 500, "how many disks are made, half of them from an image and half of them blank")
+	f.DurationVar(&o.Filling, "filling", 10*time.Second, "how long each worker runs")
+	f.DurationVar(&o.Patience, "patience", 15*time.Minute, "how long all of it may take")
 	return cmd
 }

@@ -5,6 +5,7 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -57,31 +58,45 @@ func StartEmpty(t testing.TB) (access *rest.Config, kubeconfig string) {
 			t.Fatalf("build the API server: %v", err)
 		}
 	}
-	environment := &envtest.Environment{
-		BinaryAssetsDirectory:    cluster.BinDir(),
-		ControlPlaneStartTimeout: 2 * time.Minute,
-		ControlPlaneStopTimeout:  time.Minute,
-	}
-	environment.ControlPlane.GetAPIServer().Configure().
-		// The rest is as in a cluster; without controllers nobody would make the accounts that this plugin waits for.
-		Set("disable-admission-plugins", "ServiceAccount")
-	environment.ControlPlane.Etcd = &envtest.Etcd{}
-	environment.ControlPlane.Etcd.Configure().Enable("unsafe-no-fsync")
-	access, err := environment.Start()
+	environment, err := Run()
 	if err != nil {
-		t.Fatalf("start an API server from %s: %v", cluster.BinDir(), err)
+		t.Fatal(err)
 	}
+	access = environment.Config
 	t.Cleanup(func() {
 		if err := environment.Stop(); err != nil {
 			t.Errorf("stop the API server: %v", err)
 		}
 	})
-	access.QPS, access.Burst = 1000, 1000
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(kubeconfig, environment.KubeConfig, 0o600); err != nil {
 		t.Fatalf("write the kubeconfig: %v", err)
 	}
 	return access, kubeconfig
+}
+
+// Run starts etcd and the API server, with more arguments for the latter, such as "audit-log-path". The programs must be there. The caller
+// stops the environment.
+func Run(arguments ...[2]string) (*envtest.Environment, error) {
+	environment := &envtest.Environment{
+		BinaryAssetsDirectory:    cluster.BinDir(),
+		ControlPlaneStartTimeout: 2 * time.Minute,
+		ControlPlaneStopTimeout:  time.Minute,
+	}
+	configured := environment.ControlPlane.GetAPIServer().Configure()
+	// The rest is as in a cluster; without controllers nobody would make the accounts that this plugin waits for.
+	configured.Set("disable-admission-plugins", "ServiceAccount")
+	for _, a := range arguments {
+		configured.Set(a[0], a[1])
+	}
+	environment.ControlPlane.Etcd = &envtest.Etcd{}
+	environment.ControlPlane.Etcd.Configure().Enable("unsafe-no-fsync")
+	access, err := environment.Start()
+	if err != nil {
+		return nil, fmt.Errorf("start an API server from %s: %w", cluster.BinDir(), err)
+	}
+	access.QPS, access.Burst = 1000, 1000
+	return environment, nil
 }
 
 // firstMissing is the path of a program that isn't built yet, or empty.
