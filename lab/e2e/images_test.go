@@ -17,6 +17,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"vmdisk.io/vmdisk/lab/debian"
 )
 
 const (
@@ -31,7 +33,7 @@ const (
 	longBytes = 2 * diskBytes
 
 	// recipe changes when what makeImages makes does.
-	recipe = "5"
+	recipe = "6"
 
 	// stolen is what an image that names another file may not bring into a disk.
 	stolen = "the content of another file"
@@ -47,6 +49,7 @@ const (
 	otherFile     = "other.raw"     // read by nobody
 	longFile      = "long.raw"      // rawFile, and zeros behind it that are served all the same
 	lateFile      = "late.qcow2"    // the same disk, and what says where its data belongs lies behind some of the data
+	opticalFile   = "cd.iso"        // an ISO 9660 filesystem, made by xorriso, with other.raw on it
 	referenceFile = "disk.sha256"   // of rawFile
 )
 
@@ -95,11 +98,29 @@ func makeImages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := os.WriteFile(filepath.Join(temporary, otherFile), []byte(strings.Repeat(stolen, 1000)), 0o644); err != nil {
+		return err
+	}
+	if err := makeOptical(ctx, temporary); err != nil {
+		return err
+	}
 	return errors.Join(
 		os.WriteFile(filepath.Join(temporary, referenceFile), []byte(sum), 0o644),
-		os.WriteFile(filepath.Join(temporary, otherFile), []byte(strings.Repeat(stolen, 1000)), 0o644),
 		os.Remove(filepath.Join(temporary, "written")),
 		os.Rename(temporary, dir))
+}
+
+// makeOptical makes an installation medium, as they are served.
+func makeOptical(ctx context.Context, dir string) error {
+	if err := debian.Ensure(ctx, os.Stderr, []debian.Tool{{Program: "xorriso", Package: "xorriso"}}); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "xorriso", "-as", "mkisofs", "-quiet", "-V", "VMDISK", "-J", "-r", "-o", opticalFile, otherFile)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("xorriso: %w: %s", err, out)
+	}
+	return nil
 }
 
 // writeDisk makes the disk that the images hold: data that can't be compressed, data that can, written zeros, and holes of
