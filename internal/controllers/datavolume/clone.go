@@ -21,7 +21,8 @@ import (
 
 // observeClone reads what a disk is made from, until that is done.
 func (r *Reconciler) observeClone(ctx context.Context, w *populate.World) error {
-	if !populate.IsClone(w.DataVolume) || w.DataVolume.Status.Phase == cdiv1.Succeeded {
+	done := w.DataVolume.Status.Phase == cdiv1.Succeeded && w.Claim != nil // one whose claim is gone is made again
+	if !populate.IsClone(w.DataVolume) || done {
 		return nil
 	}
 	request, err := r.request(ctx, w.DataVolume)

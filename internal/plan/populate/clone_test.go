@@ -219,6 +219,13 @@ func cloneStories() map[string]story {
 				{"created", created}, {"the driver has cloned", bindsAs("10Gi")}, {"it can't grow", infeasible}, {"the claim goes", claimGoes},
 			}, copied...),
 		},
+		"clone-whose-claim-is-deleted": {
+			func() *sim { return cloneSim(clones(), immediateClass, asSource) },
+			[]line{
+				{"created", created}, {"the driver has cloned", bindsAs("10Gi")}, {"the pod looks", half}, {"it is whole", succeeds}, {"its pod goes", goes},
+				{"somebody deletes the claim", claimGoes}, {"the driver has cloned again", bindsAs("10Gi")}, {"the pod looks", half}, {"it is whole", succeeds}, {"its pod goes", goes},
+			},
+		},
 		"clone-in-another-namespace": {
 			func() *sim {
 				return cloneSim(copies(), immediateClass, func(dv *cdiv1.DataVolume) { dv.Spec.Source.PVC.Namespace = "cozy-public" })

@@ -75,7 +75,7 @@ func (s *sim) settle() {
 // reconcile is one pass, and says whether the controller died in it.
 func (s *sim) reconcile() bool {
 	s.world.Refusal = nil
-	if s.world.Clone = s.clone; s.world.DataVolume.Status.Phase == cdiv1.Succeeded {
+	if s.world.Clone = s.clone; s.world.DataVolume.Status.Phase == cdiv1.Succeeded && s.world.Claim != nil {
 		s.world.Clone = nil // as the controller does
 	}
 	s.seeAway()

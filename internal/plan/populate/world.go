@@ -26,7 +26,8 @@ type World struct {
 	Claim *corev1.PersistentVolumeClaim
 	// Static is the PersistentVolume that is reserved for the claim, where the DataVolume asks to look for one.
 	Static *corev1.PersistentVolume
-	// Clone is what was seen of the source of a disk that is made from another volume; nil for another disk, and once the claim holds its bytes.
+	// Clone is what was seen of the source of a disk that is made from another volume; nil for another disk, and once there is a claim that
+	// holds its bytes.
 	Clone *Clone
 	// Away is what was seen of a volume that is made in another namespace; nil while there is no claim for it, and once that has it.
 	Away *Away
