@@ -10,7 +10,7 @@ import (
 )
 
 func TestConvertKeepsAnImageInScratchWhereItMust(t *testing.T) {
-	path, disk := imagetest.Make(t, t.TempDir(), imagetest.Recipe{Options: "cluster_size=512,preallocation=full", Empty: true, Steps: []string{"resize 64M", "io write -P 7 60M 1M"}})
+	path, disk := imagetest.Make(t, t.TempDir(), imagetest.Recipe{Options: "cluster_size=512,preallocation=full", Empty: true, Steps: []string{"resize 16M", "io write -P 7 14M 512k"}})
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func (p *passing) Describe(ctx context.Context) (source.Description, error) {
 func backwards(t *testing.T) (content, disk []byte) {
 	t.Helper()
 	path, disk := imagetest.Make(t, t.TempDir(), imagetest.Recipe{Options: "cluster_size=512,preallocation=full", Empty: true,
-		Steps: []string{"resize 64M", "io write -P 7 60M 1M", "io write -P 9 1M 1M"}})
+		Steps: []string{"resize 16M", "io write -P 7 14M 512k", "io write -P 9 1M 512k"}})
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -483,7 +483,7 @@ func TestProgressIsPrintedOnceInAnInterval(t *testing.T) {
 }
 
 func TestScratchIsUsedWhereTheJobAllowsIt(t *testing.T) {
-	content, disk := makeImage(t, imagetest.Recipe{Options: "cluster_size=512,preallocation=full", Empty: true, Steps: []string{"resize 64M", "io write -P 7 60M 1M"}})
+	content, disk := makeImage(t, imagetest.Recipe{Options: "cluster_size=512,preallocation=full", Empty: true, Steps: []string{"resize 16M", "io write -P 7 14M 512k"}})
 	server := sourcetest.Serve(t, sourcetest.Behaviour{Content: content, NoRange: true})
 	o := options()
 	o.Limits.MemoryBytes = 4 << 20

@@ -47,10 +47,11 @@ func TestADiskOnAVolumeIsASource(t *testing.T) {
 	})
 	t.Run("on a device that is longer", func(t *testing.T) {
 		sourcetest.Suite(t, func(t *testing.T, content []byte) source.Source {
+			behind := "not the disk's"
 			if len(content) == 0 {
-				t.Skip("a disk of no bytes has no length of its own")
+				behind = "" // a disk of no bytes has no length of its own
 			}
-			s, err := volume.New(volume.Options{Path: write(t, append(content[:len(content):len(content)], "not the disk's"...)), SizeBytes: int64(len(content))})
+			s, err := volume.New(volume.Options{Path: write(t, append(content[:len(content):len(content)], behind...)), SizeBytes: int64(len(content))})
 			if err != nil {
 				t.Fatal(err)
 			}
