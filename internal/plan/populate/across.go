@@ -46,6 +46,7 @@ func (f *flow) across() bool {
 // handedTo makes a claim one that no provisioner makes a volume for.
 func (f *flow) handedTo(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	group := cdi.Group
+	claim.Annotations[cdi.UsePopulator] = "true"
 	claim.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: &group, Kind: cdi.CloneSourceKind, Name: f.DataVolume.Name}
 	return claim
 }
@@ -169,6 +170,9 @@ func newAway(f *flow) *cdiv1.DataVolume {
 			},
 		},
 		Spec: spec,
+	}
+	if plain := f.DataVolume.Annotations[cdi.UsePopulator]; plain == "false" { // a copy is asked for, wherever it is made
+		dv.Annotations[cdi.UsePopulator] = plain
 	}
 	if node := f.Claim.Annotations[selectedNode]; node != "" {
 		dv.Annotations[v1alpha1.SelectedNodeAnnotation] = node

@@ -168,3 +168,19 @@ func TestADiskOfAnImageIsMadeOnItsConsumersNode(t *testing.T) {
 		t.Errorf("%+v", dv)
 	}
 }
+
+// TestACopyThatIsAskedForIsOneWhereverItIsMade: and the disk's claim says that its volume comes from elsewhere.
+func TestACopyThatIsAskedForIsOneWhereverItIsMade(t *testing.T) {
+	for asked, want := range map[string]string{"false": "false", "true": "", "": ""} {
+		t.Run(asked, func(t *testing.T) {
+			s := imageSim(copies(), immediateClass, func(dv *cdiv1.DataVolume) { dv.Annotations = map[string]string{cdi.UsePopulator: asked} })
+			s.settle()
+			if got := s.away.DataVolume.Annotations[cdi.UsePopulator]; got != want {
+				t.Errorf("what is made elsewhere says %q, want %q", got, want)
+			}
+			if got := s.world.Claim.Annotations[cdi.UsePopulator]; got != "true" {
+				t.Errorf("the claim says %q", got)
+			}
+		})
+	}
+}
